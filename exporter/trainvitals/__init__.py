@@ -1,0 +1,10 @@
+"""Trainvitals: the vital signs of a training run.
+
+This is all that a training process imports, and it needs nothing but the standard library.
+See :mod:`trainvitals.probe` for what each call does.
+"""
+
+from trainvitals._version import __version__
+from trainvitals.probe import checkpoint, evaluate, event, finish, init, phase, step
+
+__all__ = ["__version__", "checkpoint", "evaluate", "event", "finish", "init", "phase", "step"]

@@ -1,0 +1,248 @@
+"""The contract of a collector, and the runner that keeps one from hurting another.
+
+A collector has three outcomes: it adds families to a :class:`Sink`, it raises :class:`NoData` ("nothing here", not
+an error), or it raises anything else, which costs its own series and nobody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from trainvitals.metrics import FAMILIES, STEP_BUCKETS
+
+log = logging.getLogger(__name__)
+
+LONGEST_LABEL = 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+#: Drivers answer "not supported" with these: all bits set, and the blank values of NVML and DCGM.
+_IMPOSSIBLE = frozenset({float(2**32 - 1), float(2**64 - 1), float(2**63 - 1), float(2**63 - 14), float(0x7FFFFFF0)})
+#: Families in which NaN and infinity are what was measured.
+_MAY_BE_NONFINITE = frozenset(
+    {"trainvitals_loss", "trainvitals_grad_norm", "trainvitals_value", "trainvitals_evaluation", "trainvitals_learning_rate"}
+)
+
+
+class NoData(Exception):
+    """There is nothing of this kind on this machine."""
+
+
+class Collector(Protocol):
+    """A source of families.  ``name`` is the value of the label ``collector``."""
+
+    name: str
+
+    def collect(self, sink: Sink) -> None:
+        """Add what there is to ``sink``."""
+
+
+class Tally:
+    """Counts what was rejected or cleaned, over the life of the exporter."""
+
+    def __init__(self) -> None:
+        self.rejected: dict[str, int] = {}
+        self.cleaned = 0
+        self.dropped: dict[str, int] = {}
+
+
+class Sink:
+    """Takes samples, checks them, and builds families.  Not thread-safe: one per collector and round."""
+
+    def __init__(self, tally: Tally, *, limit: int, collector: str) -> None:
+        self._tally = tally
+        self._room = limit
+        self._collector = collector
+        self._families: dict[str, Metric] = {}
+        self._seen: set[tuple[str, ...]] = set()
+
+    def add(self, name: str, value: float | None, *labels: object) -> None:
+        """Add one sample of a gauge or a counter; None adds nothing.
+
+        An impossible value (a ratio above 1, an all-ones integer, a NaN that was not measured) is dropped and
+        counted, and so is a second sample with the same labels.
+        """
+        if value is None:
+            return
+        if not _possible(name, value):
+            self._tally.rejected[name] = self._tally.rejected.get(name, 0) + 1
+            return
+        texts = self._labels(name, labels)
+        if texts is not None:
+            self._family(name).add_metric(texts, value)  # type: ignore[attr-defined]
+
+    def histogram(self, name: str, counts: Sequence[int], total: float, *labels: object) -> None:
+        """Add a histogram: ``counts`` per bucket of STEP_BUCKETS and one for the rest, and the sum of all values."""
+        texts = self._labels(name, labels, series=len(counts) + 2)
+        if texts is None:
+            return
+        buckets: list[tuple[str, float]] = []
+        running = 0
+        for bound, count in zip([*map(repr, STEP_BUCKETS), "+Inf"], counts, strict=True):
+            running += count
+            buckets.append((bound, running))
+        self._family(name).add_metric(texts, buckets=buckets, sum_value=total)  # type: ignore[attr-defined]
+
+    def _labels(self, name: str, labels: tuple[object, ...], series: int = 1) -> list[str] | None:
+        texts = [self._clean(label) for label in labels]
+        key = (name, *texts)
+        if self._room < series:
+            self._tally.dropped[self._collector] = self._tally.dropped.get(self._collector, 0) + series
+            return None
+        if key in self._seen:
+            self._tally.rejected[name] = self._tally.rejected.get(name, 0) + 1
+            return None
+        self._seen.add(key)
+        self._room -= series
+        return texts
+
+    def _clean(self, label: object) -> str:
+        text = str(label)
+        if len(text) <= LONGEST_LABEL and text.isascii() and text.isprintable():
+            return text
+        cleaned = _CONTROL.sub(" ", text[:LONGEST_LABEL])
+        self._tally.cleaned += cleaned != text
+        return cleaned
+
+    def _family(self, name: str) -> Metric:
+        family = self._families.get(name)
+        if family is None:
+            row = FAMILIES[name]
+            builder = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
+            # The library appends _total by itself.
+            family = builder[row.type](name.removesuffix("_total"), row.help, labels=row.labels)
+            self._families[name] = family
+        return family
+
+    def families(self) -> list[Metric]:
+        """Return what was added."""
+        return list(self._families.values())
+
+
+def _possible(name: str, value: float) -> bool:
+    if not math.isfinite(value):
+        return name in _MAY_BE_NONFINITE
+    if name in _MAY_BE_NONFINITE:
+        return True
+    if name.endswith("_ratio") and not name.endswith("signal_ratio"):
+        return 0.0 <= value <= 1.0
+    return value not in _IMPOSSIBLE and (value >= 0.0 or not name.endswith(("_total", "_bytes", "_watts", "_hertz")))
+
+
+class _Worker:
+    """Runs one collector in a thread of its own.  One that hangs is left alone and never started twice."""
+
+    def __init__(self, collector: Collector, make_sink: Callable[[str], Sink]) -> None:
+        self.name = collector.name
+        self._collector = collector
+        self._make_sink = make_sink
+        self._go = threading.Event()
+        self._done = threading.Event()
+        self._done.set()
+        self._stopped = False
+        self.result: tuple[list[Metric], bool] = ([], False)
+        self.duration = 0.0
+        self._last_error = ""
+        self._thread = threading.Thread(target=self._loop, name=f"collect-{self.name}", daemon=True)
+        self._thread.start()
+
+    def start(self) -> bool:
+        """Begin a round; False when the one before is still going on."""
+        if not self._done.is_set():
+            return False
+        self._done.clear()
+        self._go.set()
+        return True
+
+    def wait(self, deadline: float) -> bool:
+        return self._done.wait(max(0.0, deadline - time.monotonic()))
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._go.set()
+        self._thread.join(timeout=1.0)
+
+    def _loop(self) -> None:
+        while True:
+            self._go.wait()
+            self._go.clear()
+            if self._stopped:
+                return
+            begun = time.monotonic()
+            sink = self._make_sink(self.name)
+            try:
+                self._collector.collect(sink)
+                success = True
+            except NoData:
+                success = True
+            except Exception as error:
+                success = False
+                self._complain(error)
+            # What was added before a failure is kept: it was read.
+            self.result = (sink.families(), success)
+            self.duration = time.monotonic() - begun
+            self._done.set()
+
+    def _complain(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if text != self._last_error:
+            self._last_error = text
+            log.warning("collector %s failed: %s", self.name, text)
+
+
+class Runner:
+    """Runs all collectors side by side and gathers what came within the time limit.
+
+    ``limit`` is the cap on series per collector, ``timeout`` in seconds.
+    """
+
+    def __init__(self, collectors: Iterable[Collector], *, timeout: float, limit: int) -> None:
+        self._timeout = timeout
+        self._limit = limit
+        self.tally = Tally()
+        self._workers = [_Worker(collector, self._sink) for collector in collectors]
+
+    def _sink(self, collector: str) -> Sink:
+        return Sink(self.tally, limit=self._limit, collector=collector)
+
+    def run(self, info: Mapping[str, tuple[object, ...]], now: float) -> list[Metric]:
+        """Return the families of one round, those about the exporter itself last.
+
+        ``info`` maps info families to their label values; ``now`` is the wall time of the snapshot.
+        """
+        deadline = time.monotonic() + self._timeout
+        started = [worker for worker in self._workers if worker.start()]
+        finished = [worker for worker in started if worker.wait(deadline)]
+        families: list[Metric] = []
+        sink = self._sink("exporter")
+        for worker in self._workers:
+            found, success = worker.result if worker in finished else ([], False)
+            families += found
+            sink.add("trainvitals_collector_success", float(success), worker.name)
+            if worker in finished:
+                sink.add("trainvitals_collector_duration_seconds", worker.duration, worker.name)
+        for name, labels in info.items():
+            sink.add(name, 1.0, *labels)
+        sink.add("trainvitals_snapshot_timestamp_seconds", now)
+        for family, count in sorted(self.tally.rejected.items()):
+            sink.add("trainvitals_values_rejected_total", count, family)
+        sink.add("trainvitals_labels_cleaned_total", self.tally.cleaned)
+        for worker in self._workers:
+            sink.add("trainvitals_series_dropped_total", self.tally.dropped.get(worker.name, 0), worker.name)
+        return families + sink.families()
+
+    def stop(self) -> None:
+        """Stop the threads; one that hangs is a daemon and dies with the process."""
+        for worker in self._workers:
+            worker.stop()

@@ -1,0 +1,117 @@
+"""Rank files -> detectors -> families."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from trainvitals.collect.base import Sink
+from trainvitals.collect.runs import Rank, Runs
+from trainvitals.collect.spool import Spool
+
+#: Values with a family of their own; all others share trainvitals_value.
+_NAMED = ("loss", "learning_rate", "grad_norm")
+_STATES = ("running", "finished", "failed", "died")
+_COUNTERS = {
+    "steps": "trainvitals_steps_total",
+    "skipped": "trainvitals_skipped_steps_total",
+    "nonfinite": "trainvitals_nonfinite_steps_total",
+    "errors": "trainvitals_probe_errors_total",
+    "dropped": "trainvitals_probe_dropped_total",
+}
+
+
+class RanksCollector:
+    """Shows the runs of this node.  ``clock`` gives wall time."""
+
+    name = "ranks"
+
+    def __init__(self, spool: Spool, runs: Runs, clock: Callable[[], float] = time.time) -> None:
+        self._spool = spool
+        self._runs = runs
+        self._clock = clock
+
+    def collect(self, sink: Sink) -> None:
+        """Poll the spool and add all families of runs and ranks; without a run there are only the counters."""
+        files = self._spool.poll()
+        self._runs.update(files, self._clock.time())  # type: ignore[attr-defined]
+        for run, ranks in self._runs.by_run().items():
+            newest = max(ranks, key=lambda rank: rank.started).identity
+            sink.add("trainvitals_run_info", 1.0, run, newest.attempt, newest.framework, newest.world_size)
+            for rank in ranks:
+                _add_rank(sink, rank)
+            self._add_findings(sink, run, ranks)
+        sink.add("trainvitals_rank_files", len(files))
+        for reason, count in sorted(self._spool.rejected.items()):
+            sink.add("trainvitals_rank_files_rejected", count, reason)
+        sink.add("trainvitals_records_lost_total", self._spool.lost)
+        sink.add("trainvitals_records_invalid_total", self._spool.invalid + self._runs.broken)
+        sink.add("trainvitals_event_lines_rejected_total", self._spool.bad_lines)
+
+    def _add_findings(self, sink: Sink, run: str, ranks: list[Rank]) -> None:
+        for finding in self._runs.findings(ranks):
+            verdict = finding.verdict
+            sink.add("trainvitals_signal_ratio", verdict.ratio, run, finding.signal)
+            for name, value in verdict.statistics.items():
+                sink.add("trainvitals_signal_statistic", value, run, finding.signal, name)
+            if verdict.active:
+                location = finding.location
+                labels = (run, finding.signal, finding.category, location, verdict.evidence)
+                sink.add("trainvitals_finding_info", 1.0, *labels)
+
+
+def _add_rank(sink: Sink, rank: Rank) -> None:
+    who = rank.identity
+    key = (who.run, who.rank)
+    sink.add("trainvitals_rank_info", 1.0, *key, who.local_rank, who.attempt, who.device_uuid)
+    sink.add("trainvitals_rank_up", float(rank.up), *key)
+    for state in _STATES:
+        sink.add("trainvitals_rank_state", float(rank.state == state), *key, state)
+    sink.add("trainvitals_probe_disabled", float(rank.disabled), *key)
+    sink.add("trainvitals_start_timestamp_seconds", rank.started, *key)
+    sink.add("trainvitals_heartbeat_timestamp_seconds", rank.heartbeat, *key)
+    for counter, family in _COUNTERS.items():
+        sink.add(family, rank.counters.get(counter, 0.0), *key)
+    for counter in ("samples", "tokens"):
+        # Most runs report neither or one of them: absent is not 0.
+        sink.add(f"trainvitals_{counter}_total", rank.counters.get(counter) or None, *key)
+    _add_progress(sink, rank, key)
+    _add_values(sink, rank, key)
+    _add_events(sink, rank, key)
+
+
+def _add_progress(sink: Sink, rank: Rank, key: tuple[str, int]) -> None:
+    sink.add("trainvitals_target_steps", rank.target_steps, *key)
+    if rank.last_step is not None:
+        sink.add("trainvitals_step", rank.last_step.step, *key)
+        sink.add("trainvitals_last_step_timestamp_seconds", rank.last_step.time, *key)
+        sink.histogram("trainvitals_step_duration_seconds", rank.buckets, rank.bucket_sum, *key)
+    if rank.up:
+        sink.add("trainvitals_phase", 1.0, *key, rank.phase)
+    for phase, seconds in rank.phase_seconds.items():
+        sink.add("trainvitals_phase_seconds_total", seconds, *key, phase)
+
+
+def _add_values(sink: Sink, rank: Rank, key: tuple[str, int]) -> None:
+    for name, value in rank.values.items():
+        if name in _NAMED:
+            sink.add(f"trainvitals_{name}", value, *key)
+        else:
+            sink.add("trainvitals_value", value, *key, name)
+    for split, evaluation in rank.evaluations.items():
+        sink.add("trainvitals_evaluation_step", evaluation.step, *key, split)
+        for name, value in evaluation.values.items():
+            sink.add("trainvitals_evaluation", value, *key, split, name)
+
+
+def _add_events(sink: Sink, rank: Rank, key: tuple[str, int]) -> None:
+    sink.add("trainvitals_checkpoints_total", rank.checkpoints, *key)
+    sink.add("trainvitals_checkpoint_failures_total", rank.checkpoint_failures, *key)
+    if rank.checkpoint is not None:
+        sink.add("trainvitals_checkpoint_step", rank.checkpoint.step, *key)
+        sink.add("trainvitals_checkpoint_timestamp_seconds", rank.checkpoint.time, *key)
+        seconds = rank.checkpoint.fields.get("seconds")
+        if isinstance(seconds, (int, float)):
+            sink.add("trainvitals_checkpoint_duration_seconds", seconds, *key)
+    for kind, count in rank.kinds.items():
+        sink.add("trainvitals_events_total", count, *key, kind)

@@ -1,0 +1,157 @@
+"""Settings: a YAML file, overridden by environment variables, overridden by flags.  Unknown keys are errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+#: `TRAINVITALS_<SECTION>_<KEY>` sets a key; these variables belong to the probe and are no settings of ours.
+_PREFIX = "TRAINVITALS_"
+
+
+class ConfigError(Exception):
+    """A wrong setting; the message is one line that names file, key and what was expected."""
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _seconds(value: object) -> object:
+    """Take "5s" as well as 5, as Prometheus' own settings do."""
+    if not isinstance(value, str):
+        return value
+    for unit, factor in _UNITS.items():
+        number = value.removesuffix(unit)
+        if number != value and number.replace(".", "", 1).isdigit():
+            return float(number) * factor
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError('a duration such as "5s", "1m" or "0.5s"') from None
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
+class Section(BaseModel):
+    """A part of the settings: frozen, and a key that nobody knows is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WebSettings(Section):
+    """Where and how the exporter answers."""
+
+    #: Host and port, as in ":20910", "127.0.0.1:20910" or "[::1]:20910".
+    listen_address: str = ":20910"
+    #: Prometheus' web configuration: TLS, client certificates, bcrypt users.
+    config_file: str | None = None
+
+
+class SpoolSettings(Section):
+    """Where the rank files are and how long they are kept after their process ended."""
+
+    #: Folders or globs of folders.
+    folders: tuple[str, ...] = ("/dev/shm/trainvitals-*",)
+    keep: Annotated[Seconds, Field(gt=0)] = 3600.0
+    #: Whether the exporter removes rank files that nobody needs any more.
+    remove: bool = True
+
+
+class CollectSettings(Section):
+    """How often sources are read."""
+
+    interval: Annotated[Seconds, Field(ge=0.1, le=60)] = 5.0
+    #: A source that takes longer counts as failed for this round.
+    timeout: Annotated[Seconds, Field(ge=0.1, le=60)] = 4.0
+    #: Series of one collector beyond this are dropped and counted.
+    series_limit: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
+    #: Collectors that are switched off: ranks, devices, host.
+    disable: tuple[str, ...] = ()
+
+
+class DeviceSettings(Section):
+    """How accelerators are read."""
+
+    interval: Annotated[Seconds, Field(ge=0.1, le=60)] = 2.0
+    #: Without an answer for so long, the reading process counts as hung: it is replaced.
+    hung_after: Annotated[Seconds, Field(ge=1, le=600)] = 20.0
+    #: So many devices that do not exist, labelled as simulated.
+    simulate: Annotated[int, Field(ge=0, le=64)] = 0
+
+
+class Settings(Section):
+    """All settings of the exporter."""
+
+    web: WebSettings = WebSettings()
+    spool: SpoolSettings = SpoolSettings()
+    collect: CollectSettings = CollectSettings()
+    devices: DeviceSettings = DeviceSettings()
+
+
+def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+    """Return the settings.  ``flags`` maps "section.key" to a value; None means not given.
+
+    Raises ConfigError with one line.
+    """
+    document = _read(path) if path else {}
+    origin: dict[str, str] = {}
+    if environ.get("TRAINVITALS_DIR"):
+        _set(document, "spool.folders", [environ["TRAINVITALS_DIR"]], origin, "environment variable TRAINVITALS_DIR")
+    for name, section in Settings.model_fields.items():
+        for key in section.annotation.model_fields:  # type: ignore[union-attr]
+            variable = f"{_PREFIX}{name}_{key}".upper()
+            if variable in environ:
+                _set(document, f"{name}.{key}", environ[variable], origin, f"environment variable {variable}")
+    for key, value in flags.items():
+        if value is not None:
+            _set(document, key, value, origin, "flag --" + key.replace("_", "-"))
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        source = origin.get(".".join(str(part) for part in first["loc"][:2]), path or "settings")
+        raise ConfigError(f"{source}: {place}: {_expectation(first)}") from None
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = yaml.safe_load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected sections such as web: and collect:, found a {type(document).__name__}")
+    return document
+
+
+def _set(document: dict[str, Any], key: str, value: Any, origin: dict[str, str], source: str) -> None:
+    section, name = key.split(".")
+    part = document.setdefault(section, {})
+    if not isinstance(part, dict):
+        raise ConfigError(f"{section}: expected a section with keys, found {part!r}")
+    expected = Settings.model_fields[section].annotation.model_fields[name].annotation  # type: ignore[union-attr]
+    if isinstance(value, str) and "tuple" in str(expected):
+        value = [item for item in value.split(os.pathsep if name == "folders" else ",") if item]
+    part[name] = value
+    origin[key] = source
+
+
+def _expectation(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        section = error["loc"][0]
+        known = Settings.model_fields.get(str(section))
+        keys = known.annotation.model_fields if known and len(error["loc"]) > 1 else Settings.model_fields  # type: ignore[union-attr]
+        return f"unknown key, expected one of {', '.join(keys)}"
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
+    shown = repr(error["input"])
+    return f"{message if message.startswith('expected') else 'expected ' + message}, found {shown[:80]}"

@@ -1,0 +1,108 @@
+"""Who is this process: run, attempt, rank and world size, read from the environment that launchers set.
+
+Every rank of a run must come to the same name without talking to another rank.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 64
+
+#: (rank, local rank, world size) as each launcher calls them, in the order of trust.
+_RANK_VARIABLES = (
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),  # torchrun
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
+    ("RANK_ID", "DEVICE_ID", "RANK_SIZE"),  # msrun, Ascend
+    ("PADDLE_TRAINER_ID", "PADDLE_RANK_IN_NODE", "PADDLE_TRAINERS_NUM"),
+)
+
+#: Modules whose presence names the framework, the most specific first.
+_FRAMEWORKS = (
+    "torchtitan",
+    "megatron",
+    "deepspeed",
+    "lightning",
+    "pytorch_lightning",
+    "accelerate",
+    "transformers",
+    "paddle",
+    "mindspore",
+    "keras",
+    "jax",
+    "torch",
+)
+
+
+def run_name(environ: Mapping[str, str], *, explicit: str | None = None, program: str = "") -> str:
+    """Return the name of the run: explicit, then ``TRAINVITALS_RUN``, then what the launcher calls the job.
+
+    The last resort is the name of the program, the same on every rank and in every attempt.
+    """
+    rendezvous = environ.get("TORCHELASTIC_RUN_ID", "")
+    slurm = environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID")
+    candidates = (
+        explicit,
+        environ.get("TRAINVITALS_RUN"),
+        # torchrun's default --rdzv-id is the literal "none": not a name.
+        rendezvous if rendezvous != "none" else None,
+        f"slurm-{slurm}" if slurm else None,
+        environ.get("RAY_JOB_ID"),
+        os.path.splitext(os.path.basename(program))[0],
+    )
+    for candidate in candidates:
+        name = _UNSAFE.sub("-", str(candidate or "")).strip("-.")[:_LONGEST_NAME]
+        if name:
+            return name
+    return "run"
+
+
+def attempt(environ: Mapping[str, str]) -> int:
+    """Return how often the launcher restarted this run."""
+    explicit = _integer(environ.get("TRAINVITALS_ATTEMPT"))
+    if explicit is not None:
+        return explicit
+    counters = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT", "NVRX_CYCLE")
+    return sum(_integer(environ.get(name)) or 0 for name in counters)
+
+
+def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str, Any]:
+    """Return the identity that goes into the rank file: plain strings and integers."""
+    rank, local_rank, world_size = 0, 0, 1
+    for names in _RANK_VARIABLES:
+        value = _integer(environ.get(names[0]))
+        if value is not None:
+            rank = value
+            local_rank = _integer(environ.get(names[1])) or 0
+            world_size = _integer(environ.get(names[2])) or 1
+            break
+    main = sys.modules.get("__main__")
+    program = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else "")
+    return {
+        "run": run_name(environ, explicit=run, program=program),
+        "attempt": attempt(environ),
+        "rank": rank,
+        "local_rank": local_rank,
+        "world_size": world_size,
+        "framework": framework(),
+        "pid": os.getpid(),
+    }
+
+
+def framework() -> str:
+    """Return the most specific training framework that this process has imported, or "python"."""
+    return next((name for name in _FRAMEWORKS if name in sys.modules), "python")
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None

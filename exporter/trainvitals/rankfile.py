@@ -1,0 +1,457 @@
+"""The rank file: what one training process leaves in shared memory for the exporter to read.
+
+One file per rank, of fixed size, allocated once and never grown or truncated.
+All numbers are little-endian; every area that is written carries a CRC-32, and a reader drops what does not check.
+
+::
+
+    0        header   128 B  magic, version, the offsets and sizes below, boot id, start times, crc
+    128      state 0  384 B  sequence, flags, phase, heartbeat, cumulative counters, crc
+    512      state 1         the writer alternates; a reader takes the valid one with the higher sequence
+    1024     text 0  8192 B  sequence, length, crc, JSON {"identity": {...}, "names": [...]}
+    9216     text 1          alternates like the state
+    17408    ring     4096 records of 176 B: sequence, count, step, time, mask, 16 values, crc
+
+A record holds up to 16 values; bit *i* of its mask says that the next value belongs to name *i* of the table.
+A step with more values spans several records with the same count.
+Values that became known late (copied from a device) come in a record of their own with the count of their step.
+Record *s* lives in slot ``s % 4096``.
+So 4,096 steps of at most 16 values fit between two polls: almost 7 minutes at 10 steps a second.
+
+The writer holds a POSIX record lock on the file for as long as it lives.
+The kernel drops it when the process dies, however it dies, even while a forked child lives on (``flock`` would not).
+A process must therefore never open its own rank file a second time: closing any descriptor of it drops the lock.
+
+Times are ``CLOCK_MONOTONIC`` seconds, comparable between processes of one boot; the header has one wall-clock anchor.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import stat
+import struct
+import time
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+MAGIC = b"TVITALS\x01"
+VERSION = 1
+
+#: Where time can go.  The index is what the file stores; append only.
+PHASES = (
+    "other",
+    "init",
+    "train",
+    "data",
+    "forward",
+    "backward",
+    "optimizer",
+    "communication",
+    "checkpoint",
+    "evaluation",
+)
+MAX_PHASES = 16
+
+MAX_NAMES = 64
+MAX_NAME_LENGTH = 64
+VALUES_PER_RECORD = 16
+RING_RECORDS = 4096
+
+FLAG_FINISHED = 1
+FLAG_FAILED = 2
+FLAG_DISABLED = 4
+
+_HEADER = struct.Struct("<8sIIQIIIIIIII36sdd")
+_STATE = struct.Struct(f"<QIIddQqQddQQQQ{MAX_PHASES}d")
+_TEXT = struct.Struct("<QII")
+_CRC = struct.Struct("<I")
+RECORD = struct.Struct(f"<QQqdQ{VALUES_PER_RECORD}d")
+
+HEADER_AREA = 128
+STATE_AREA = 384
+TEXT_AREA = 8192
+RECORD_AREA = 176
+STATE_OFFSET = HEADER_AREA
+TEXT_OFFSET = 1024
+RING_OFFSET = TEXT_OFFSET + 2 * TEXT_AREA
+FILE_SIZE = RING_OFFSET + RING_RECORDS * RECORD_AREA
+
+RANK_SUFFIX = ".rank"
+EVENTS_SUFFIX = ".events"
+#: A file that is still being built; never read, never matched by RANK_SUFFIX.
+NEW_SUFFIX = ".new"
+
+_ZEROS = (0.0,) * VALUES_PER_RECORD
+#: How many slots a poll reads at a time: at 1 Hz, most runs write fewer.
+_CHUNK = 64
+#: So many slots in a row that hold nothing new are the end of what was written.
+_GAP = 4
+
+
+class RankFileError(Exception):
+    """A rank file that cannot be used; ``reason`` is a short word that becomes a label value."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+@dataclass
+class State:
+    """The mutable part of a rank file: flags, the current phase and counters since the start of the process."""
+
+    flags: int = 0
+    phase: int = 1
+    phase_since: float = 0.0
+    heartbeat: float = 0.0
+    count: int = 0
+    step: int = -1
+    records: int = 0
+    samples: float = 0.0
+    tokens: float = 0.0
+    skipped: int = 0
+    nonfinite: int = 0
+    errors: int = 0
+    dropped: int = 0
+    phase_seconds: list[float] = field(default_factory=lambda: [0.0] * MAX_PHASES)
+
+    def pack(self, sequence: int) -> bytes:
+        """Return the bytes of one state slot."""
+        body = _STATE.pack(
+            sequence,
+            self.flags,
+            self.phase,
+            self.phase_since,
+            self.heartbeat,
+            self.count,
+            self.step,
+            self.records,
+            self.samples,
+            self.tokens,
+            self.skipped,
+            self.nonfinite,
+            self.errors,
+            self.dropped,
+            *self.phase_seconds,
+        )
+        return body + _CRC.pack(zlib.crc32(body))
+
+    @classmethod
+    def unpack(cls, fields: tuple[Any, ...]) -> State:
+        """Return the state that :meth:`pack` wrote, without its sequence."""
+        return cls(*fields[1:14], phase_seconds=list(fields[14:]))
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fixed part of a rank file: when and in which boot it was made."""
+
+    boot_id: str
+    started_monotonic: float
+    started_wall: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """Some values of one step: ``values`` maps an index of the name table to a number."""
+
+    sequence: int
+    count: int
+    step: int
+    time: float
+    values: dict[int, float]
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot, or an empty string where there is none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+class Writer:
+    """The trainer's side: creates the file under a temporary name, locks it, then renames it into place.
+
+    Raises OSError when the folder is missing, read-only or full; nothing is left behind then.
+    """
+
+    def __init__(self, path: str, identity: dict[str, Any]) -> None:
+        self.path = path
+        self.identity = identity
+        self.names: list[str] = []
+        self.state = State()
+        self._state_sequence = 0
+        self._text_sequence = 0
+        temporary = path + NEW_SUFFIX
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(temporary, flags, 0o644)
+        try:
+            # ftruncate would leave a sparse file, and a later write to a full tmpfs is a SIGBUS.
+            os.posix_fallocate(self._descriptor, 0, FILE_SIZE)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.map = mmap.mmap(self._descriptor, FILE_SIZE)
+            self._write_header()
+            self.write_text()
+            self.write_state()
+            os.rename(temporary, path)
+        except BaseException:
+            os.close(self._descriptor)
+            os.unlink(temporary)
+            raise
+
+    def _write_header(self) -> None:
+        now, wall = time.monotonic(), time.time()
+        body = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            HEADER_AREA,
+            FILE_SIZE,
+            STATE_OFFSET,
+            STATE_AREA,
+            TEXT_OFFSET,
+            TEXT_AREA,
+            RING_OFFSET,
+            RING_RECORDS,
+            RECORD_AREA,
+            VALUES_PER_RECORD,
+            boot_id().encode("ascii", "replace")[:36],
+            now,
+            wall,
+        )
+        self.map[: len(body) + 4] = body + _CRC.pack(zlib.crc32(body))
+        self.state.phase_since = self.state.heartbeat = now
+
+    def write_state(self) -> None:
+        """Publish ``self.state``: about a microsecond."""
+        self._state_sequence += 1
+        offset = STATE_OFFSET + (self._state_sequence & 1) * STATE_AREA
+        data = self.state.pack(self._state_sequence)
+        self.map[offset : offset + len(data)] = data
+
+    def write_text(self) -> None:
+        """Publish ``self.identity`` and ``self.names``; a text that would not fit is cut to what does."""
+        text = json.dumps({"identity": self.identity, "names": self.names}, default=str).encode()
+        if len(text) > TEXT_AREA - _TEXT.size:
+            text = json.dumps({"identity": {"run": str(self.identity.get("run"))[:128]}, "names": self.names}).encode()
+        self._text_sequence += 1
+        offset = TEXT_OFFSET + (self._text_sequence & 1) * TEXT_AREA
+        head = _TEXT.pack(self._text_sequence, len(text), zlib.crc32(text))
+        self.map[offset : offset + len(head) + len(text)] = head + text
+
+    def write_record(self, sequence: int, count: int, step: int, now: float, values: dict[int, float]) -> None:
+        """Write one record; ``values`` has at most :data:`VALUES_PER_RECORD` entries."""
+        mask = 0
+        for index in values:
+            mask |= 1 << index
+        ordered = [values[index] for index in sorted(values)]
+        body = RECORD.pack(sequence, count, step, now, mask, *ordered, *_ZEROS[len(ordered) :])
+        offset = RING_OFFSET + (sequence % RING_RECORDS) * RECORD_AREA
+        self.map[offset : offset + RECORD.size + 4] = body + _CRC.pack(zlib.crc32(body))
+
+    def close(self) -> None:
+        """Unmap and unlock.  A clean end sets a flag first; see :data:`FLAG_FINISHED`."""
+        self.map.close()
+        os.close(self._descriptor)
+
+
+class Reader:
+    """The exporter's side.  The file is hostile: sizes are bounded, checks come first, nothing in it is trusted.
+
+    Raises RankFileError, whose ``reason`` is one of ``unreadable``, ``not_regular``, ``owner``, ``empty``, ``size``,
+    ``magic``, ``version``, ``header``, ``identity``.
+    """
+
+    def __init__(self, path: str, *, owners: frozenset[int] | None = None) -> None:
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            raise RankFileError("unreadable", str(error)) from error
+        self._descriptor = descriptor
+        try:
+            self._check_file(owners)
+            self.header = self._read_header()
+            self.identity, self.names = self.read_text()
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _check_file(self, owners: frozenset[int] | None) -> None:
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise RankFileError("not_regular")
+        if owners is not None and status.st_uid not in owners:
+            raise RankFileError("owner", f"uid {status.st_uid}")
+        if status.st_size == 0:
+            raise RankFileError("empty")
+        self.inode = (status.st_dev, status.st_ino)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        # pread and not mmap: a file that somebody truncates must give a short read, not a SIGBUS.
+        try:
+            data = os.pread(self._descriptor, size, offset)
+        except OSError as error:
+            raise RankFileError("unreadable", str(error)) from error
+        return data
+
+    def _read_header(self) -> Header:
+        data = self._read(0, HEADER_AREA)
+        if data[:7] != MAGIC[:7]:
+            raise RankFileError("magic")
+        if len(data) < HEADER_AREA:
+            raise RankFileError("size", f"{len(data)} bytes")
+        fields = _HEADER.unpack_from(data)
+        if fields[1] != VERSION or data[7] != MAGIC[7]:
+            raise RankFileError("version", f"{fields[1]}, expected {VERSION}")
+        if _CRC.unpack_from(data, _HEADER.size)[0] != zlib.crc32(data[: _HEADER.size]):
+            raise RankFileError("header", "checksum")
+        layout = (
+            HEADER_AREA,
+            FILE_SIZE,
+            STATE_OFFSET,
+            STATE_AREA,
+            TEXT_OFFSET,
+            TEXT_AREA,
+            RING_OFFSET,
+            RING_RECORDS,
+            RECORD_AREA,
+            VALUES_PER_RECORD,
+        )
+        if fields[2:12] != layout:
+            raise RankFileError("header", "layout")
+        if os.fstat(self._descriptor).st_size != FILE_SIZE:
+            raise RankFileError("size", f"{os.fstat(self._descriptor).st_size}, expected {FILE_SIZE}")
+        return Header(fields[12].rstrip(b"\0").decode("ascii", "replace"), fields[13], fields[14])
+
+    def read_text(self) -> tuple[dict[str, Any], list[str]]:
+        """Return identity and value names.  Keys and types are checked; contents are still to be cleaned."""
+        best: tuple[int, bytes] | None = None
+        for slot in (0, 1):
+            data = self._read(TEXT_OFFSET + slot * TEXT_AREA, TEXT_AREA)
+            if len(data) < _TEXT.size:
+                continue
+            sequence, length, checksum = _TEXT.unpack_from(data)
+            text = data[_TEXT.size : _TEXT.size + min(length, TEXT_AREA)]
+            if sequence and len(text) == length and zlib.crc32(text) == checksum and (not best or sequence > best[0]):
+                best = (sequence, text)
+        if best is None:
+            raise RankFileError("identity", "checksum")
+        try:
+            document = json.loads(best[1])
+            identity, names = dict(document["identity"]), list(document["names"])
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise RankFileError("identity", type(error).__name__) from error
+        if len(names) > MAX_NAMES or not all(isinstance(name, str) for name in names):
+            raise RankFileError("identity", "names")
+        return identity, names
+
+    def read_state(self) -> State | None:
+        """Return the newest valid state, or None when neither slot checks (try again at the next poll)."""
+        best: tuple[Any, ...] | None = None
+        for slot in (0, 1):
+            data = self._read(STATE_OFFSET + slot * STATE_AREA, _STATE.size + 4)
+            if len(data) == _STATE.size + 4 and zlib.crc32(data[:-4]) == _CRC.unpack(data[-4:])[0]:
+                fields = _STATE.unpack_from(data)
+                if best is None or fields[0] > best[0]:
+                    best = fields
+        return None if best is None else State.unpack(best)
+
+    def read_records(self, after: int) -> tuple[list[Record], int]:
+        """Return the valid records with a sequence above ``after``, in order, and how many slots did not check.
+
+        A slot that is being written while it is read does not check either; it is found whole at the next poll.
+        The usual poll reads on from ``after`` in chunks; the first one, and one that was overrun, scans the ring.
+        """
+        if after <= 0:
+            return self._scan(after)
+        records: list[Record] = []
+        invalid = 0
+        while True:
+            data = self._read_slots(after + 1, _CHUNK)
+            found: list[Record] = []
+            for index in range(len(data) // RECORD_AREA):
+                expected = after + 1 + index
+                if index - len(found) > _GAP:
+                    break
+                sequence = int.from_bytes(data[index * RECORD_AREA : index * RECORD_AREA + 8], "little")
+                if sequence == expected:
+                    record = _checked(data, index * RECORD_AREA)
+                    if record is not None:
+                        found.append(record)
+                elif sequence > expected and _checked(data, index * RECORD_AREA) is not None:
+                    rest, more = self._scan(after)
+                    return records + rest, invalid + more
+            if found:
+                invalid += found[-1].sequence - after - len(found)
+                after = found[-1].sequence
+                records += found
+            if len(found) < _CHUNK:
+                return records, invalid
+
+    def _read_slots(self, first: int, count: int) -> bytes:
+        slot = first % RING_RECORDS
+        head = min(count, RING_RECORDS - slot)
+        data = self._read(RING_OFFSET + slot * RECORD_AREA, head * RECORD_AREA)
+        if head < count:
+            data += self._read(RING_OFFSET, (count - head) * RECORD_AREA)
+        return data
+
+    def _scan(self, after: int) -> tuple[list[Record], int]:
+        data = self._read(RING_OFFSET, RING_RECORDS * RECORD_AREA)
+        records: list[Record] = []
+        invalid = 0
+        for offset in range(0, len(data) - RECORD_AREA + 1, RECORD_AREA):
+            sequence = int.from_bytes(data[offset : offset + 8], "little")
+            if sequence <= after:
+                continue
+            record = _checked(data, offset)
+            if record is None or sequence % RING_RECORDS != offset // RECORD_AREA:
+                invalid += 1
+            else:
+                records.append(record)
+        records.sort(key=lambda record: record.sequence)
+        return records, invalid
+
+    def is_at(self, path: str) -> bool:
+        """Whether ``path`` still names the file that is open here."""
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self.inode
+
+    def alive(self) -> bool:
+        """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way."""
+        query = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            answer = fcntl.fcntl(self._descriptor, fcntl.F_GETLK, query)
+        except OSError:
+            return False
+        return bool(struct.unpack("hhqqi", answer)[0] != fcntl.F_UNLCK)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._descriptor)
+
+
+def _checked(data: bytes, offset: int) -> Record | None:
+    """Return the record at ``offset``, or None when its checksum is wrong."""
+    body = data[offset : offset + RECORD.size]
+    if zlib.crc32(body) != _CRC.unpack_from(data, offset + RECORD.size)[0]:
+        return None
+    fields = RECORD.unpack(body)
+    sequence, count, step, now, mask = fields[:5]
+    values: dict[int, float] = {}
+    position = 5
+    while mask and position < 5 + VALUES_PER_RECORD:
+        lowest = mask & -mask
+        values[lowest.bit_length() - 1] = fields[position]
+        mask ^= lowest
+        position += 1
+    return Record(sequence, count, step, now, values)
