@@ -1,0 +1,65 @@
+# Every command that anyone needs.  `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.node: pyproject.toml
+	@deploy/setup/environment $(PYTHON) $(VENV) node,demo
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml
+	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,generate,test,dev torch
+	@touch $@ $(VENV)/.node
+
+.PHONY: programs
+programs:
+	@deploy/setup/programs
+
+.PHONY: demo
+demo: programs $(VENV)/.node ## Watch a real training run break, with everything on this machine
+	@$(BIN)/trainvitals up --demo --simulate-devices 2
+
+.PHONY: up
+up: programs $(VENV)/.node ## Run exporter, Prometheus and Alertmanager on this machine
+	@$(BIN)/trainvitals up
+
+.PHONY: test
+test: programs $(VENV)/.dev ## Run every check that CI runs
+	@$(MAKE) --no-print-directory lint check-generated
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST)
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Style, types, layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+.PHONY: generate
+generate: $(VENV)/.dev ## Write rules, dashboards and generated pages
+	$(BIN)/trainvitals generate
+
+.PHONY: check-generated
+check-generated: $(VENV)/.dev ## Fail when a generated file is stale
+	$(BIN)/trainvitals generate --check
+
+.PHONY: format
+format: $(VENV)/.dev ## Format the code
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: bench
+bench: $(VENV)/.dev ## Measure the cost of a step and of a scrape (minutes; installs TensorBoard and W&B)
+	@deploy/setup/environment $(PYTHON) .venv-bench node,demo torch tensorboard wandb
+	.venv-bench/bin/python benchmarks/probe.py
+	.venv-bench/bin/python benchmarks/scrape.py
+
+.PHONY: clean
+clean: ## Remove what the targets made
+	rm -rf $(VENV) .venv-bench build dist *.egg-info exporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

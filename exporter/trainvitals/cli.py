@@ -1,0 +1,157 @@
+"""The command ``trainvitals``: one short function per sub-command.
+
+Each imports what it needs when it runs, so that no command pays for another's libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from trainvitals._version import __version__
+
+app = typer.Typer(
+    name="trainvitals",
+    help="The vital signs of a training run, for Prometheus, Alertmanager and Grafana.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class LogLevel(str, Enum):
+    """Least severity of the lines on standard error."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"trainvitals {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def exporter(
+    config_file: Annotated[str | None, typer.Option("--config.file", help="Settings in YAML.")] = None,
+    web_listen_address: Annotated[
+        str | None,
+        typer.Option("--web.listen-address", help="Host and port to listen on. [default: :20910]"),
+    ] = None,
+    web_config_file: Annotated[
+        str | None,
+        typer.Option("--web.config.file", help="TLS and users, in the format of Prometheus' exporter-toolkit."),
+    ] = None,
+    collect_interval: Annotated[
+        str | None,
+        typer.Option("--collect.interval", help="How often the sources are read. [default: 5s]"),
+    ] = None,
+    spool_folders: Annotated[
+        str | None,
+        typer.Option("--spool.folders", help="Folders (or globs) of rank files, parted by colons."),
+    ] = None,
+    simulate_devices: Annotated[
+        int | None,
+        typer.Option("--simulate-devices", help="Show this many devices that do not exist, labelled as simulated."),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option("--log.level", help="Least severity to log.")] = LogLevel.info,
+) -> None:
+    """Run the node exporter."""
+    import logging
+    import signal
+
+    from trainvitals.config import ConfigError, load
+
+    logging.basicConfig(
+        level=log_level.value.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    flags = {
+        "web.listen_address": web_listen_address,
+        "web.config_file": web_config_file,
+        "collect.interval": collect_interval,
+        "spool.folders": spool_folders,
+        "devices.simulate": simulate_devices,
+    }
+    try:
+        from trainvitals.daemon import Exporter
+
+        daemon = Exporter(load(config_file, os.environ, flags))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: daemon.stop())
+        daemon.start()
+    except ConfigError as error:
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; the exporter needs: pip install 'trainvitals[node]'")
+    daemon.run()
+
+
+@app.command()
+def up(
+    demo: Annotated[bool, typer.Option("--demo", help="Also train a small model, and break it after a while.")] = False,
+    simulate_devices: Annotated[
+        int, typer.Option("--simulate-devices", help="Show this many devices that do not exist, labelled so.")
+    ] = 0,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Keep Prometheus' data here. [default: a folder that is removed at the end]"),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--for", metavar="SECONDS", help="Stop after so many seconds. [default: at Ctrl-C]"),
+    ] = None,
+) -> None:
+    """Run exporter, Prometheus and Alertmanager on this machine until Ctrl-C."""
+    try:
+        from trainvitals.bundle.up import run_up
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node,demo]'")
+
+    folder = None if data_dir is None else str(data_dir)
+    raise typer.Exit(run_up(demo=demo, simulate_devices=simulate_devices, data_dir=folder, seconds=seconds))
+
+
+@app.command()
+def generate(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a committed file is stale.")] = False,
+    root: Annotated[Path, typer.Option("--root", help="The repository.")] = Path(),
+) -> None:
+    """Write the alert rules, dashboards and generated pages."""
+    try:
+        from trainvitals.generate.write import write
+
+        stale = write(root, check=check)
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node,generate]'")
+    for path in stale:
+        typer.echo(f"{'stale' if check else 'written'}: {path}")
+    if check and stale:
+        _fail("run: trainvitals generate")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"trainvitals: {message}", err=True)
+    raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="trainvitals")

@@ -1,0 +1,98 @@
+"""The exporter: builds its parts from the settings, starts and stops them.  No logic of its own.
+
+One thread takes a snapshot every ``collect.interval``: it polls the sources, renders the text once and publishes it.
+The web server hands out the newest snapshot and never waits for a source.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from prometheus_client.process_collector import ProcessCollector
+
+from trainvitals import detect
+from trainvitals._version import __version__
+from trainvitals.collect.base import Collector, Runner
+from trainvitals.collect.devices import DevicesCollector
+from trainvitals.collect.host import HostCollector
+from trainvitals.collect.ranks import RanksCollector
+from trainvitals.collect.runs import Runs
+from trainvitals.collect.spool import Spool
+from trainvitals.config import ConfigError, Settings
+from trainvitals.serve.app import make_app
+from trainvitals.serve.server import Server
+from trainvitals.serve.snapshot import Store
+
+log = logging.getLogger(__name__)
+
+#: The threads of the server and of the collecting loop share one interpreter; with the default of 5 ms a scrape
+#: would wait that long for its turn while a snapshot is rendered.
+_SWITCH_INTERVAL = 0.0005
+
+
+class Exporter:
+    """The node exporter.  Raises ConfigError when a setting cannot work; owns its threads, children and files."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        self._interval = settings.collect.interval
+        self._clock = clock
+        self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
+        self._runs = Runs(detect.build)
+        self._devices = DevicesCollector.from_settings(settings.devices)
+        collectors: list[Collector] = [RanksCollector(self._spool, self._runs, clock), self._devices, HostCollector()]
+        known = {collector.name for collector in collectors}
+        for name in settings.collect.disable:
+            if name not in known:
+                raise ConfigError(f"collect.disable: expected some of {', '.join(sorted(known))}, found {name!r}")
+        enabled = [collector for collector in collectors if collector.name not in settings.collect.disable]
+        self._process = ProcessCollector(registry=None)
+        self._store = Store()
+        self._server = Server(
+            make_app(self._store),
+            listen_address=settings.web.listen_address,
+            web_config_file=settings.web.config_file,
+        )
+        self._runner = Runner(enabled, timeout=settings.collect.timeout, limit=settings.collect.series_limit)
+        self._info: dict[str, tuple[object, ...]] = {
+            "trainvitals_build_info": (__version__, platform.python_version())
+        }
+        self._stopping = threading.Event()
+
+    def start(self) -> str:
+        """Start the server and the devices' children; return the URL."""
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        url = self._server.start()
+        self._devices.start()
+        log.info("listening on %s", url)
+        return url
+
+    def run(self) -> None:
+        """Take snapshots until :meth:`stop` is called, then stop everything."""
+        next_round = time.monotonic()
+        try:
+            while not self._stopping.is_set():
+                self.snapshot()
+                next_round = max(next_round + self._interval, time.monotonic())
+                self._stopping.wait(next_round - time.monotonic())
+        finally:
+            self._close()
+
+    def snapshot(self) -> None:
+        """Read every source once and publish the result."""
+        families = self._runner.run(self._info, self._clock())
+        self._store.publish([*families, *self._process.collect()])
+
+    def stop(self) -> None:
+        """Ask :meth:`run` to end; safe in a signal handler."""
+        self._stopping.set()
+
+    def _close(self) -> None:
+        self._server.stop()
+        self._runner.stop()
+        self._devices.stop()
+        self._spool.close()
