@@ -58,9 +58,7 @@ class Exporter:
             web_config_file=settings.web.config_file,
         )
         self._runner = Runner(enabled, timeout=settings.collect.timeout, limit=settings.collect.series_limit)
-        self._info: dict[str, tuple[object, ...]] = {
-            "trainvitals_build_info": (__version__, platform.python_version())
-        }
+        self._info: dict[str, tuple[object, ...]] = {"trainvitals_build_info": (__version__, platform.python_version())}
         self._stopping = threading.Event()
 
     def start(self) -> str:

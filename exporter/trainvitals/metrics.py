@@ -29,13 +29,13 @@ class Family:
     source: str
 
 
-def _rows(source: str, labels: tuple[str, ...], *rows: tuple[str, Type, str] | tuple[str, Type, str, str]) -> list[Family]:
+def _rows(
+    source: str, labels: tuple[str, ...], *rows: tuple[str, Type, str] | tuple[str, Type, str, str]
+) -> list[Family]:
     """Return families that share a source and their first labels; a fourth entry of a row is one label more."""
     families = []
     for name, type_, text, *extra in rows:
-        families.append(
-            Family(name=PREFIX + name, type=type_, labels=(*labels, *extra), help=text, source=source)
-        )
+        families.append(Family(name=PREFIX + name, type=type_, labels=(*labels, *extra), help=text, source=source))
     return families
 
 
@@ -86,7 +86,12 @@ _FAMILIES: list[Family] = [
         ("grad_norm", "gauge", "Gradient norm of the last step that reported one."),
         ("value", "gauge", "Last value of any other quantity that the training reports.", "name"),
         ("phase", "gauge", "1 for the phase that the rank is in.", "phase"),
-        ("phase_seconds_total", "counter", "Wall time spent in each phase; all phases add up to the wall time.", "phase"),
+        (
+            "phase_seconds_total",
+            "counter",
+            "Wall time spent in each phase; all phases add up to the wall time.",
+            "phase",
+        ),
         ("checkpoint_step", "gauge", "Step of the last checkpoint that was saved."),
         ("checkpoint_timestamp_seconds", "gauge", "When the last checkpoint was saved."),
         ("checkpoint_duration_seconds", "gauge", "How long the last save of a checkpoint took."),
@@ -134,7 +139,12 @@ _FAMILIES: list[Family] = [
         ("rank_files_rejected", "gauge", "Files in the spool that cannot be used now, by reason.", "reason"),
         ("records_lost_total", "counter", "Step records that were overwritten before they were read."),
         ("records_invalid_total", "counter", "Step records and states whose checksum was wrong."),
-        ("values_rejected_total", "counter", "Values that were dropped because they are impossible, by family.", "family"),
+        (
+            "values_rejected_total",
+            "counter",
+            "Values that were dropped because they are impossible, by family.",
+            "family",
+        ),
         ("labels_cleaned_total", "counter", "Label values that were cut or cleaned."),
         ("event_lines_rejected_total", "counter", "Lines of events files that are not an event."),
     ),
@@ -192,7 +202,12 @@ _FAMILIES: list[Family] = [
     *_rows(
         "exporter",
         (),
-        ("collector_success", "gauge", "1 when the last read of a source went well or found nothing there, else 0.", "collector"),
+        (
+            "collector_success",
+            "gauge",
+            "1 when the last read of a source went well or found nothing there, else 0.",
+            "collector",
+        ),
         ("collector_duration_seconds", "gauge", "How long the last read of a source took.", "collector"),
         ("snapshot_timestamp_seconds", "gauge", "When the values of this scrape were taken."),
         ("series_dropped_total", "counter", "Series beyond the cap, by source.", "collector"),

@@ -1,0 +1,96 @@
+"""Settings: file < environment < flags, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainvitals.config import ConfigError, load
+
+CONFIGS = Path(__file__).parent / "configs"
+
+MISTAKES = {
+    "unknown_key": "web.listen_adress: unknown key, expected one of listen_address, config_file",
+    "unknown_section": "wbe: unknown key, expected one of web, spool, collect, devices",
+    "interval_without_unit_word": (
+        """collect.interval: expected a duration such as "5s", "1m" or "0.5s", found 'five'"""
+    ),
+    "interval_too_long": "collect.interval: expected less than or equal to 60, found '10m'",
+    "not_yaml": "not valid YAML: while parsing a flow sequence",
+    "a_list": "expected sections such as web: and collect:, found a list",
+    "section_is_a_number": "web: expected a valid dictionary or instance of WebSettings, found 5",
+    "folders_is_a_number": "spool.folders: expected a valid tuple, found 7",
+}
+
+
+def test_every_bad_file_has_its_message():
+    """A file in configs/ without an expected message would test nothing."""
+    assert {path.stem for path in CONFIGS.glob("*.yml")} == set(MISTAKES)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line_that_names_file_key_and_expectation(name):
+    """Each bad file ends the start with one line."""
+    path = str(CONFIGS / f"{name}.yml")
+
+    with pytest.raises(ConfigError) as caught:
+        load(path, {}, {})
+
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{path}: {MISTAKES[name]}")
+
+
+def test_a_missing_file_is_one_line():
+    """A file that is not there is named."""
+    with pytest.raises(ConfigError, match=r"^/nowhere/x\.yml: No such file or directory$"):
+        load("/nowhere/x.yml", {}, {})
+
+
+def test_flags_win_over_the_environment_which_wins_over_the_file(tmp_path):
+    """Each source overrides the one before."""
+    file = tmp_path / "trainvitals.yml"
+    file.write_text("collect: {interval: 1s, timeout: 1s}\nspool: {keep: 1m}\n")
+    environ = {"TRAINVITALS_COLLECT_INTERVAL": "2s", "TRAINVITALS_COLLECT_TIMEOUT": "2s"}
+
+    settings = load(str(file), environ, {"collect.interval": "3s", "web.listen_address": None})
+
+    assert (60.0, 2.0, 3.0) == (settings.spool.keep, settings.collect.timeout, settings.collect.interval)
+    assert settings.web.listen_address == ":20910"
+
+
+def test_the_folder_of_the_probe_is_the_folder_of_the_exporter():
+    """TRAINVITALS_DIR, which the training reads, is enough for the exporter too."""
+    assert ("/spool",) == load(None, {"TRAINVITALS_DIR": "/spool"}, {}).spool.folders
+
+
+def test_folders_in_the_environment_are_parted_by_colons():
+    """As in PATH."""
+    settings = load(None, {"TRAINVITALS_SPOOL_FOLDERS": "/a:/b"}, {})
+
+    assert ("/a", "/b") == settings.spool.folders
+
+
+def test_a_bad_flag_is_named():
+    """A mistake on the command line names the flag and not a file."""
+    with pytest.raises(ConfigError, match=r"^flag --collect\.interval: collect\.interval: expected"):
+        load(None, {}, {"collect.interval": "soon"})
+
+
+def test_a_bad_environment_variable_is_named():
+    """A mistake in the environment names the variable."""
+    with pytest.raises(ConfigError, match=r"^environment variable TRAINVITALS_DEVICES_SIMULATE: devices\.simulate: "):
+        load(None, {"TRAINVITALS_DEVICES_SIMULATE": "many"}, {})
+
+
+def test_every_setting_is_documented():
+    """docs/settings.md has a row for each key, with its environment variable."""
+    from trainvitals.config import Settings
+
+    page = (Path(__file__).parents[1] / "docs" / "settings.md").read_text()
+
+    for section, field in Settings.model_fields.items():
+        for key in field.annotation.model_fields:
+            assert f"| `{section}.{key}` |" in page
+            assert f"`TRAINVITALS_{section}_{key}`".upper() in page.upper()
