@@ -211,6 +211,7 @@ _FAMILIES: list[Family] = [
         ("collector_duration_seconds", "gauge", "How long the last read of a source took.", "collector"),
         ("snapshot_timestamp_seconds", "gauge", "When the values of this scrape were taken."),
         ("series_dropped_total", "counter", "Series beyond the cap, by source.", "collector"),
+        ("families_failed_total", "counter", "Families left out of a scrape because they could not be rendered."),
     ),
 ]
 
