@@ -66,6 +66,8 @@ class DeviceSample:
     memory_total_bytes: float | None = None
     temperatures_celsius: dict[str, float] = field(default_factory=dict)
     power_watts: float | None = None
+    #: What ``power_watts`` is: "instant", or "default" where the driver chooses how to average.
+    power_kind: str = ""
     power_limit_watts: float | None = None
     clocks_hertz: dict[str, float] = field(default_factory=dict)
     #: Fields that failed, by reason, in this reading.

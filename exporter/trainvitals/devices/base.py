@@ -1,0 +1,70 @@
+"""What a vendor's reader offers, and what a source of devices tells the exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from trainvitals.telemetry import DeviceSample
+
+
+class NoLibraryError(Exception):
+    """This machine has no library of this vendor: there is nothing to read, and that is no fault."""
+
+
+class SourceDownError(Exception):
+    """The vendor's driver does not answer now, so none of its devices can be read.
+
+    ``reason`` is a short word for a label.  ``stale`` says that only a new process can help: the library that this
+    one has loaded no longer fits the driver.
+    """
+
+    def __init__(self, reason: str, *, stale: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.stale = stale
+
+
+class Vendor(Protocol):
+    """Reads the devices of one vendor.  Any call may block, so only a process of its own makes them."""
+
+    name: str
+
+    def open(self) -> None:
+        """Connect to the driver.  Raises NoLibraryError or SourceDownError."""
+
+    def sample(self) -> list[DeviceSample]:
+        """Read every device once.  A failing device is a sample with ``up`` False; raises SourceDownError for all."""
+
+    def close(self) -> None:
+        """Disconnect.  Never raises; may be called at any time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What is known of one vendor's devices at this moment.
+
+    ``age`` is the time in seconds since the devices were last read, None when they never were.  ``failed`` counts
+    failed reads by reason, ``restarts`` those of the reading process; both since the start of the exporter.
+    """
+
+    vendor: str
+    up: bool
+    devices: Sequence[DeviceSample] = ()
+    age: float | None = None
+    restarts: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """Where the exporter gets devices from."""
+
+    def start(self) -> None:
+        """Begin to read."""
+
+    def latest(self) -> Reading | None:
+        """Return what is known, at once; None when there is nothing of this kind here."""
+
+    def stop(self) -> None:
+        """End, and leave no thread, process or descriptor behind."""
