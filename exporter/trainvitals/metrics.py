@@ -164,7 +164,12 @@ _FAMILIES: list[Family] = [
         ("device_memory_total_bytes", "gauge", "Device memory in all."),
         ("device_memory_activity_ratio", "gauge", "Share of time in which device memory was read or written."),
         ("device_temperature_celsius", "gauge", "Temperature by sensor: gpu, memory.", "sensor"),
-        ("device_power_watts", "gauge", "Power draw."),
+        (
+            "device_power_watts",
+            "gauge",
+            "Power draw; kind is instant, or default where the driver chooses: on newer devices the mean of a second.",
+            "kind",
+        ),
         ("device_power_limit_watts", "gauge", "Power limit in force."),
         ("device_clock_hertz", "gauge", "Clock by domain: sm, memory.", "clock"),
     ),
@@ -173,6 +178,7 @@ _FAMILIES: list[Family] = [
         (),
         ("device_source_up", "gauge", "1 while the process that reads a vendor's devices answers, else 0.", "vendor"),
         ("device_source_restarts_total", "counter", "Restarts of the process that reads a vendor's devices.", "vendor"),
+        ("device_source_read_timestamp_seconds", "gauge", "When a vendor's devices were last read.", "vendor"),
         ("device_reads_failed_total", "counter", "Failed reads of a device field, by reason.", "reason"),
     ),
     *_rows(
