@@ -29,6 +29,8 @@ LONGEST_LABEL = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 #: Drivers answer "not supported" with these: all bits set, and the blank values of NVML and DCGM.
 _IMPOSSIBLE = frozenset({float(2**32 - 1), float(2**64 - 1), float(2**63 - 1), float(2**63 - 14), float(0x7FFFFFF0)})
+#: Bounds by unit: "not supported" survives a conversion of units only as a number that no device can reach.
+_BOUNDS = {"_celsius": (-100.0, 250.0), "_watts": (0.0, 1e5), "_hertz": (0.0, 1e11)}
 #: Families in which NaN and infinity are what was measured.
 _MAY_BE_NONFINITE = frozenset(
     {"trainvitals_loss", "trainvitals_grad_norm", "trainvitals_value", "trainvitals_evaluation", "trainvitals_learning_rate"}
@@ -137,7 +139,10 @@ def _possible(name: str, value: float) -> bool:
         return True
     if name.endswith("_ratio") and not name.endswith("signal_ratio"):
         return 0.0 <= value <= 1.0
-    return value not in _IMPOSSIBLE and (value >= 0.0 or not name.endswith(("_total", "_bytes", "_watts", "_hertz")))
+    for unit, (lowest, highest) in _BOUNDS.items():
+        if name.endswith(unit):
+            return lowest <= value <= highest
+    return value not in _IMPOSSIBLE and (value >= 0.0 or not name.endswith(("_total", "_bytes")))
 
 
 class _Worker:
