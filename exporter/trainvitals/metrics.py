@@ -116,6 +116,7 @@ _FAMILIES: list[Family] = [
     *_rows(
         "ranks",
         _RUN,
+        ("world_size", "gauge", "Ranks that the newest attempt of the run was started with."),
         ("signal_ratio", "gauge", "Statistic of a signal over its threshold: 1 or more is active.", "signal"),
     ),
     Family(

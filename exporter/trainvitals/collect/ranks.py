@@ -38,6 +38,7 @@ class RanksCollector:
         for run, ranks in self._runs.by_run().items():
             newest = max(ranks, key=lambda rank: rank.started).identity
             sink.add("trainvitals_run_info", 1.0, run, newest.attempt, newest.framework, newest.world_size)
+            sink.add("trainvitals_world_size", newest.world_size, run)
             for rank in ranks:
                 _add_rank(sink, rank)
             self._add_findings(sink, run, ranks)

@@ -1,0 +1,24 @@
+"""The table of alerts, in the order in which a person should look at them."""
+
+from __future__ import annotations
+
+from trainvitals.generate.alerts_data import DATA
+from trainvitals.generate.alerts_meta import META
+from trainvitals.generate.alerts_nodes import NODES
+from trainvitals.generate.alerts_parameter import PARAMETER
+from trainvitals.generate.alerts_runs import RUNS
+from trainvitals.generate.records import RECORDS
+from trainvitals.generate.rules import Alert, file_of_rules
+
+ALERTS: tuple[Alert, ...] = (*PARAMETER, *DATA, *RUNS, *NODES, *META)
+
+#: The rule files besides recording.yml.
+FILES = ("resource", "data", "parameter", "meta")
+
+
+def rule_files() -> dict[str, str]:
+    """Return the rule files by name: recording.yml and one per kind of alert."""
+    files = {"recording.yml": file_of_rules("trainvitals-recording", RECORDS)}
+    for name in FILES:
+        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", [alert for alert in ALERTS if alert.file == name])
+    return files

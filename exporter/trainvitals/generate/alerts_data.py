@@ -1,0 +1,54 @@
+"""Alerts of the category data: the input is the problem."""
+
+from __future__ import annotations
+
+from trainvitals.generate.records import RECORDS
+from trainvitals.generate.rules import Alert
+from trainvitals.generate.texts import ON_RANK, listed
+from trainvitals.generate.thresholds import DEFAULTS
+
+_WAIT = next(record.expr for record in RECORDS if record.name == "run:trainvitals_data_wait:ratio")
+_RANKS = listed(
+    """
+    sum by (instance, rank) (rate(trainvitals_phase_seconds_total{run=%q,phase="data"}[5m]))
+    / (sum by (instance, rank) (rate(trainvitals_phase_seconds_total{run=%q}[5m])) > 0)
+    """,
+    ON_RANK + ": {{ .Value | humanizePercentage }}",
+    "run",
+    "run",
+)
+
+DATA: tuple[Alert, ...] = (
+    Alert(
+        name="TrainvitalsDataStarvation",
+        file="data",
+        category="data",
+        severity="warning",
+        gauge="efficiency",
+        expr=f"(\n{_WAIT}\n) > {DEFAULTS.data_wait_ratio}",
+        wait=DEFAULTS.data_wait_for,
+        summary="Run {{ $labels.run }}: the training waits for its data",
+        summary_zh="训练 {{ $labels.run }}:训练在等待数据",
+        description=(
+            "{{ $value | humanizePercentage }} of the last 5 minutes went into waiting for the next batch ("
+            + _RANKS
+            + ")."
+        ),
+        description_zh=("最近 5 分钟有 {{ $value | humanizePercentage }} 的时间在等待下一个批次(" + _RANKS + ")。"),
+        action=(
+            "Data first: raise the number of loader workers and the prefetch; if the CPUs are busy, prepare samples "
+            "beforehand; if the disk or network is busy, pack small files into shards or copy them to a local disk. "
+            "Parameters: accumulate gradients over more batches only if the loader cannot be made faster."
+        ),
+        action_zh=(
+            "先查数据:增加加载进程数和预取;若 CPU 已满,提前做预处理;若磁盘或网络已满,把小文件打包成分片或复制到本地盘。"
+            "再查参数:加载确实无法更快时,再增加梯度累积。"
+        ),
+        impact="The devices idle for that share of the time, and the run takes longer by as much.",
+        diagnosis=(
+            "All ranks: storage, network or too few workers. One rank: its node or its shard. Compare the panels for "
+            "CPU, "
+            "disk and network of the node with the phases of the run."
+        ),
+    ),
+)

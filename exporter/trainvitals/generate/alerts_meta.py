@@ -1,0 +1,214 @@
+"""Alerts about the monitoring itself: when one of these is on, silence of the others means nothing."""
+
+from __future__ import annotations
+
+from trainvitals.generate.records import RANK
+from trainvitals.generate.rules import JOB, Alert
+from trainvitals.generate.texts import ON_RANK, listed
+from trainvitals.generate.thresholds import DEFAULTS, duration
+
+_WINDOW = duration(DEFAULTS.loss_window)
+
+_EXPORTERS: tuple[Alert, ...] = (
+    Alert(
+        name="TrainvitalsExporterDown",
+        file="meta",
+        category="resource",
+        severity="critical",
+        gauge="health",
+        # The mean over a window, not `up == 0`: an exporter that flaps would reset the wait again and again.
+        expr=f'max by (instance) (avg_over_time(up{{job="{JOB}"}}[{duration(DEFAULTS.exporter_down_window)}])) < 0.5',
+        wait=DEFAULTS.exporter_down_for,
+        summary="The exporter on {{ $labels.instance }} does not answer",
+        summary_zh="{{ $labels.instance }} 上的导出器无响应",
+        description=(
+            "{{ $value | humanizePercentage }} of the scrapes of the last 5 minutes succeeded; runs there are not "
+            "watched."
+        ),
+        description_zh="最近 5 分钟仅有 {{ $value | humanizePercentage }} 的抓取成功;该节点上的训练无人监视。",
+        action=(
+            "Check that the node lives: if not, the run hangs or is dead; take the node out and resume. "
+            "If it does, read the exporter's log and start it again; check port and firewall."
+        ),
+        action_zh=(
+            "先确认节点是否存活:若否,训练已挂起或中断,移出该节点并恢复训练。若是,查看导出器日志并重新启动,"
+            "检查端口和防火墙。"
+        ),
+        impact="Nothing on that node is seen; alerts about its runs and devices cannot fire.",
+        diagnosis="The targets page of Prometheus shows the error of the last scrape.",
+    ),
+    Alert(
+        name="TrainvitalsNoExporter",
+        file="meta",
+        category="resource",
+        severity="critical",
+        gauge="health",
+        expr=f'absent(up{{job="{JOB}"}}) == 1',
+        wait=DEFAULTS.no_exporter_for,
+        summary="Prometheus knows no exporter of training runs",
+        summary_zh="Prometheus 没有任何训练导出器目标",
+        description=f"No target of the scrape job {JOB} exists: nothing is watched.",
+        description_zh=f"抓取任务 {JOB} 没有任何目标:没有任何训练被监视。",
+        action=(
+            f"Look at service discovery: the folder of target files, or the static list. The job must be named {JOB}. "
+            "Then reload Prometheus."
+        ),
+        action_zh=f"检查服务发现:目标文件目录或静态列表。任务名必须是 {JOB}。然后重新加载 Prometheus。",
+        impact="No other alert can fire, not even TrainvitalsExporterDown, which needs a target.",
+        diagnosis="The targets page of Prometheus does not list the job, or lists it without targets.",
+    ),
+    Alert(
+        name="TrainvitalsSnapshotStale",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        expr=f"max by (instance) (time() - trainvitals_snapshot_timestamp_seconds) > {DEFAULTS.snapshot_age}",
+        wait=DEFAULTS.device_down_for,
+        summary="The exporter on {{ $labels.instance }} shows old values",
+        summary_zh="{{ $labels.instance }} 上的导出器数据过旧",
+        description="Its values were taken {{ $value | humanizeDuration }} ago.",
+        description_zh="其数据采集于 {{ $value | humanizeDuration }} 之前。",
+        action=(
+            "Compare the clocks of the node and of Prometheus first (chrony, NTP). If they agree, read the exporter's "
+            "log and restart it."
+        ),
+        action_zh="先比较节点与 Prometheus 的时钟(chrony、NTP)。若一致,查看导出器日志并重启。",
+        impact="Alerts about this node come late or not at all.",
+        diagnosis="`trainvitals_collector_duration_seconds` shows which source is slow.",
+    ),
+    Alert(
+        name="TrainvitalsCollectorFailed",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        expr="min by (instance, collector) (trainvitals_collector_success) == 0",
+        wait=DEFAULTS.collector_for,
+        summary="The exporter on {{ $labels.instance }} cannot read {{ $labels.collector }}",
+        summary_zh="{{ $labels.instance }} 上的导出器无法读取 {{ $labels.collector }}",
+        description=(
+            "The source {{ $labels.collector }} fails in every round; its series are missing, all others are there."
+        ),
+        description_zh="数据源 {{ $labels.collector }} 每轮都失败;其序列缺失,其余正常。",
+        action=(
+            "Read the exporter's log: it names the error once. Rights on the spool and a hung driver are the usual "
+            "reasons."
+        ),
+        action_zh="查看导出器日志:其中会给出一次错误信息。常见原因是 spool 的权限或驱动卡死。",
+        impact="Alerts that need this source cannot fire on this node.",
+        diagnosis=(
+            "`trainvitals_collector_duration_seconds` near the time limit means slow or hung, absent means still "
+            "running."
+        ),
+    ),
+)
+
+_LOSSES: tuple[Alert, ...] = (
+    Alert(
+        name="TrainvitalsRecordsLost",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="learning",
+        expr=f"max by (instance) (increase(trainvitals_records_lost_total[{_WINDOW}])) > 0",
+        summary="The exporter on {{ $labels.instance }} missed steps",
+        summary_zh="{{ $labels.instance }} 上的导出器漏读了训练步",
+        description='About {{ $value | printf "%.0f" }} records of steps were overwritten before they were read.',
+        description_zh='约 {{ $value | printf "%.0f" }} 条训练步记录在读取前被覆盖。',
+        action="Give the exporter CPU time (its collect.interval must be met), or report fewer values per step.",
+        action_zh="保证导出器有足够的 CPU(须能按 collect.interval 采集),或减少每步上报的值。",
+        impact="Detectors have not seen these steps: a spike or a NaN in them stays unknown.",
+        diagnosis=(
+            "4,096 records fit between two polls; the gap between values of `trainvitals_snapshot_timestamp_seconds` "
+            "is the poll."
+        ),
+    ),
+    Alert(
+        name="TrainvitalsSeriesDropped",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        expr=f"max by (instance, collector) (increase(trainvitals_series_dropped_total[{_WINDOW}])) > 0",
+        summary="The exporter on {{ $labels.instance }} drops series of {{ $labels.collector }}",
+        summary_zh="{{ $labels.instance }} 上的导出器丢弃了 {{ $labels.collector }} 的序列",
+        description="The source {{ $labels.collector }} has more series than the cap allows; the rest is left out.",
+        description_zh="数据源 {{ $labels.collector }} 的序列超出上限,多余的被丢弃。",
+        action="Report fewer names of values, or raise collect.series_limit if Prometheus can bear it.",
+        action_zh="减少上报的值名,或在 Prometheus 能承受时提高 collect.series_limit。",
+        impact="Which series are missing is chance: ranks or devices beyond the cap are not watched.",
+        diagnosis='`count by (run) ({__name__=~"trainvitals_.+"})` shows which run has the most series.',
+    ),
+    Alert(
+        name="TrainvitalsRankFilesRejected",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        # A file from before the last boot is an old run on a disk, not a fault.
+        expr='max by (instance, reason) (trainvitals_rank_files_rejected{reason!="boot"}) > 0',
+        wait=DEFAULTS.rejected_for,
+        summary="The exporter on {{ $labels.instance }} cannot use files in the spool",
+        summary_zh="{{ $labels.instance }} 上的导出器无法使用 spool 中的文件",
+        description='{{ $value | printf "%.0f" }} rank files are rejected, reason: {{ $labels.reason }}.',
+        description_zh='{{ $value | printf "%.0f" }} 个 rank 文件被拒绝,原因:{{ $labels.reason }}。',
+        action=(
+            "owner and unreadable: correct owner and rights of the spool. version: update probe or exporter, so that "
+            "both "
+            "are of one release. empty, magic, size, header, state, identity: remove the file; too_many: remove old "
+            "ones."
+        ),
+        action_zh=(
+            "owner、unreadable:修正 spool 的属主和权限。version:升级探针或导出器,使两者版本一致。"
+            "empty、magic、size、header、state、identity:删除该文件;too_many:删除旧文件。"
+        ),
+        impact="The ranks behind these files are not watched.",
+        diagnosis="`ls -la` of the spool folder; the log of the exporter names files that make no sense.",
+    ),
+    Alert(
+        name="TrainvitalsProbeDisabled",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        expr=f"max by (run) (trainvitals_probe_disabled and {RANK} trainvitals_rank_up == 1) == 1",
+        summary="Run {{ $labels.run }}: the probe switched itself off",
+        summary_zh="训练 {{ $labels.run }}:探针已自行关闭",
+        description=(
+            "After errors of its own, the probe stopped on "
+            + listed("trainvitals_probe_disabled{run=%q} == 1", ON_RANK)
+            + "; the training goes on, unwatched."
+        ),
+        description_zh=(
+            "探针因自身错误停止:"
+            + listed("trainvitals_probe_disabled{run=%q} == 1", ON_RANK)
+            + ";训练继续,但无人监视。"
+        ),
+        action=(
+            "Read the line that begins with `trainvitals:` on the training's standard error, and report it to us. It "
+            "starts again with the next attempt."
+        ),
+        action_zh="查看训练标准错误输出中以 `trainvitals:` 开头的一行,并向我们报告。下次启动时探针会重新工作。",
+        impact="Steps of these ranks are not seen, so no detector can judge them.",
+        diagnosis="`trainvitals_probe_errors_total` counts the errors; three of them switch the probe off.",
+    ),
+    Alert(
+        name="TrainvitalsWatchdog",
+        file="meta",
+        category="resource",
+        severity="info",
+        gauge="health",
+        expr="vector(1) == 1",
+        summary="Alerts of Trainvitals are being evaluated",
+        summary_zh="Trainvitals 告警链路正常",
+        description="This alert is always on: where it does not arrive, no other would.",
+        description_zh="此告警始终处于触发状态:若它没有送达,其他告警也不会送达。",
+        action="None. Send it to a dead man's switch that raises the alarm when it stops coming.",
+        action_zh="无需处理。请将其发送到失联检测服务,在其停止到达时报警。",
+        impact="None; its absence means that Prometheus, its rules or Alertmanager do not work.",
+        diagnosis="When it is missing: the rules page of Prometheus, then the status page of Alertmanager.",
+    ),
+)
+
+META: tuple[Alert, ...] = (*_EXPORTERS, *_LOSSES)

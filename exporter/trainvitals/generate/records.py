@@ -1,0 +1,180 @@
+"""Recording rules: the four gauges of each run, from 0 to 1, and the few numbers that the dashboard shows beside them.
+
+A run can have ranks on several nodes, and after a move to another node the old one still shows the ended attempt.
+So everything is taken over ranks of the newest attempt, and each rank counts once.
+Names are level:metric:operation.
+"""
+
+from __future__ import annotations
+
+from trainvitals import detect
+from trainvitals.generate.rules import Record, indent, tidy
+
+#: What identifies a rank in one exporter.
+RANK = "on (job, instance, run, rank)"
+
+#: Phases that are training proper: a training that marks no phases spends all its time in "train".
+TRAINING_PHASES = "train|forward|backward|optimizer|communication"
+
+#: Signals that say how well the run learns.
+LEARNING_SIGNALS = "|".join(detector.signal for detector in detect.build() if detector.category != "resource")
+
+#: Ranks of the newest attempt: they live, or they ended after its start.
+CURRENT = tidy(
+    """
+    trainvitals_rank_up == 1
+    or
+    trainvitals_heartbeat_timestamp_seconds
+      >= on (run) group_left () max by (run) (trainvitals_start_timestamp_seconds)
+    """
+)
+
+
+def ranks_in(states: str, run: str = "") -> str:
+    """Return the ranks of the newest attempt that are in one of some states; ``run`` is a matcher more."""
+    selector = f'state=~"{states}"{run}'
+    return f"(trainvitals_rank_state{{{selector}}} == 1)\nand {RANK} (\n{indent(CURRENT)}\n)"
+
+
+def step_age(matchers: str = "") -> str:
+    """Return the seconds since the last step, or since the start while there is none, of each rank that lives.
+
+    Both times come from the node's clock, so the clock of Prometheus does not matter.
+    """
+    body = "{" + matchers + "}" if matchers else ""
+    return tidy(
+        f"""
+        (
+          trainvitals_snapshot_timestamp_seconds
+          - on (job, instance) group_right ()
+          (trainvitals_last_step_timestamp_seconds{body} or trainvitals_start_timestamp_seconds{body})
+        )
+        and {RANK} (trainvitals_rank_up == 1)
+        """
+    )
+
+
+def _by_device(expr: str) -> str:
+    """Return the mean of a device series over the devices that the living ranks of a run compute on."""
+    return tidy(
+        f"""
+        avg by (run) (
+          (trainvitals_rank_info{{uuid!=""}} and {RANK} trainvitals_rank_up == 1)
+          * on (job, instance, uuid) group_left ()
+          max by (job, instance, uuid) ({expr})
+        )
+        """
+    )
+
+
+def _smaller(one: str, other: str) -> str:
+    """Return the smaller of two ratios per run, or the one that is there."""
+    labelled = [
+        f'label_replace(\n{indent(expr)},\n  "part", "{part}", "", ""\n)' for part, expr in enumerate((one, other))
+    ]
+    return f"min by (run) (\n{indent(labelled[0])}\n  or\n{indent(labelled[1])}\n)"
+
+
+def _share_of_phases(phases: str) -> str:
+    """Return the share of the last five minutes that went into some phases; ranks that ended do not count."""
+    return tidy(
+        f"""
+        sum by (run) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total{{phase=~"{phases}"}}[5m])))
+        / (sum by (run) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total[5m]))) > 0)
+        """
+    )
+
+
+_PROGRESS = f"""
+clamp_max(
+  max by (run) (
+    trainvitals_step
+    and {RANK} (
+{indent(CURRENT, 6)}
+    )
+  )
+  / (max by (run) (trainvitals_target_steps) > 0),
+  1
+)
+"""
+
+_RANKS_WELL = f"""
+clamp_max(
+  (
+    count by (run) (count by (run, rank) (
+{indent(ranks_in("running|finished"), 6)}
+    ))
+    or 0 * max by (run) (trainvitals_world_size)
+  )
+  / (max by (run) (trainvitals_world_size) > 0),
+  1
+)
+"""
+
+_TRAINING_TIME = _share_of_phases(TRAINING_PHASES)
+
+RECORDS: tuple[Record, ...] = (
+    Record(
+        name="run:trainvitals_progress:ratio",
+        expr=_PROGRESS,
+        help="Gauge progress: steps done over steps planned; absent without target_steps.",
+    ),
+    Record(
+        name="run:trainvitals_learning:ratio",
+        expr=f'clamp(2 * (1 - max by (run) (trainvitals_signal_ratio{{signal=~"{LEARNING_SIGNALS}"}})), 0, 1)',
+        help=(
+            "Gauge learning: 1 while every learning signal is below half of its threshold, falling to 0 at the "
+            "threshold; "
+            "the noise of a good run moves signals below the half."
+        ),
+    ),
+    Record(
+        name="run:trainvitals_efficiency:ratio",
+        expr=_smaller(_TRAINING_TIME, _by_device("avg_over_time(trainvitals_device_utilization_ratio[5m])")),
+        help=(
+            "Gauge efficiency: share of the last 5 minutes in training proper (not start, data, checkpoint, "
+            "evaluation); "
+            "or the utilization of the ranks' devices, where known and smaller."
+        ),
+    ),
+    Record(
+        name="run:trainvitals_health:ratio",
+        expr=_smaller(_RANKS_WELL, _by_device("trainvitals_device_up")),
+        help="Gauge health: ranks that run or finished over ranks expected; or the share of their devices that answer.",
+    ),
+    Record(
+        name="run:trainvitals_steps:rate5m",
+        expr="max by (run) (rate(trainvitals_steps_total[5m]))",
+        help="Steps per second.",
+    ),
+    Record(
+        name="run:trainvitals_tokens:rate5m",
+        expr="sum by (run) (max by (run, rank) (rate(trainvitals_tokens_total[5m])))",
+        help="Tokens per second, all ranks together.",
+    ),
+    Record(
+        name="run:trainvitals_samples:rate5m",
+        expr="sum by (run) (max by (run, rank) (rate(trainvitals_samples_total[5m])))",
+        help="Samples per second, all ranks together.",
+    ),
+    Record(
+        name="run:trainvitals_remaining:seconds",
+        # deriv, not rate: over a young series rate() divides by the whole window and promises too long a time.
+        expr="""
+        clamp_min(max by (run) (trainvitals_target_steps) - max by (run) (trainvitals_step), 0)
+        / (max by (run) (deriv(trainvitals_step[15m]) and on (job, instance, run, rank) trainvitals_rank_up == 1) > 0)
+        """,
+        help="Seconds until the last step, at the pace of the last 15 minutes, pauses included.",
+    ),
+    Record(
+        name="run:trainvitals_data_wait:ratio",
+        expr=_share_of_phases("data"),
+        help="Share of the last 5 minutes that the training waited for its input.",
+    ),
+    Record(
+        name="rank:trainvitals_step_age:seconds",
+        expr=step_age(),
+        help="Seconds since the last step of a rank that lives, or since its start while there is none.",
+        labels=("job", "instance", "run", "rank"),
+    ),
+)

@@ -1,0 +1,62 @@
+"""Renders every generated file, and writes or checks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainvitals.generate.alerts import rule_files
+from trainvitals.generate.docs import alerts_page, metrics_page
+from trainvitals.generate.messages import mail_template
+
+#: Folders that hold generated files and nothing else: what is in them and is not rendered is stale.
+_OWNED = (("alert_rules", "*.yml"), ("dashboards", "*.json"))
+
+
+def rules_for_bundle() -> dict[str, str]:
+    """Return the rule files by name, for a Prometheus that is started from here."""
+    return rule_files()
+
+
+def render() -> dict[str, str]:
+    """Return every generated file by its path below the root of the repository.
+
+    Raises ModuleNotFoundError without the library that builds dashboards.
+    """
+    from trainvitals.generate.dashboard import dashboards  # noqa: PLC0415  needs a library that a node does not have
+
+    files = {f"alert_rules/{name}": text for name, text in rule_files().items()}
+    files |= {f"dashboards/{name}": text for name, text in dashboards().items()}
+    files["deploy/alertmanager/templates/trainvitals.tmpl"] = mail_template()
+    files["docs/metrics.md"] = metrics_page()
+    files["docs/alerts.md"] = alerts_page()
+    return files
+
+
+def write(root: Path | str, check: bool = False) -> list[str]:
+    """Write what is stale and return its paths, sorted; with ``check``, write nothing.
+
+    A file in a folder of generated files that nothing generates any more is stale too, and is removed.
+    """
+    base = Path(root)
+    files = render()
+    stale = [path for path, text in files.items() if _read(base / path) != text]
+    extra = [
+        f"{folder}/{file.name}"
+        for folder, pattern in _OWNED
+        for file in (base / folder).glob(pattern)
+        if f"{folder}/{file.name}" not in files
+    ]
+    if not check:
+        for path in stale:
+            (base / path).parent.mkdir(parents=True, exist_ok=True)
+            (base / path).write_text(files[path], encoding="utf-8")
+        for path in extra:
+            (base / path).unlink()
+    return sorted(stale + extra)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
