@@ -25,8 +25,10 @@ from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 from trainvitals.config import ConfigError, Settings
 from trainvitals.serve.app import make_app
+from trainvitals.serve.landing import RunRow
+from trainvitals.serve.reload import WebConfigFile
 from trainvitals.serve.server import Server
-from trainvitals.serve.snapshot import Store
+from trainvitals.serve.snapshot import SnapshotStore
 
 log = logging.getLogger(__name__)
 
@@ -44,19 +46,18 @@ class Exporter:
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
         self._runs = Runs(detect.build)
         self._devices = DevicesCollector.from_settings(settings.devices)
-        collectors: list[Collector] = [RanksCollector(self._spool, self._runs, clock), self._devices, HostCollector()]
+        ranks = RanksCollector(self._spool, self._runs, clock)
+        collectors: list[Collector] = [ranks, self._devices, HostCollector()]
         known = {collector.name for collector in collectors}
         for name in settings.collect.disable:
             if name not in known:
                 raise ConfigError(f"collect.disable: expected some of {', '.join(sorted(known))}, found {name!r}")
         enabled = [collector for collector in collectors if collector.name not in settings.collect.disable]
         self._process = ProcessCollector(registry=None)
-        self._store = Store()
-        self._server = Server(
-            make_app(self._store),
-            listen_address=settings.web.listen_address,
-            web_config_file=settings.web.config_file,
-        )
+        self._store = SnapshotStore()
+        web_config = None if settings.web.config_file is None else WebConfigFile(settings.web.config_file)
+        app = make_app(self._store, runs=lambda: [RunRow(*row) for row in ranks.overview])
+        self._server = Server(app, listen_address=settings.web.listen_address, web_config=web_config)
         self._runner = Runner(enabled, timeout=settings.collect.timeout, limit=settings.collect.series_limit)
         self._info: dict[str, tuple[object, ...]] = {"trainvitals_build_info": (__version__, platform.python_version())}
         self._stopping = threading.Event()

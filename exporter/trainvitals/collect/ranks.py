@@ -30,12 +30,16 @@ class RanksCollector:
         self._spool = spool
         self._runs = runs
         self._clock = clock
+        #: Run, state, last step and number of ranks of each run; replaced as a whole at each poll.
+        self.overview: tuple[tuple[str, str, int | None, int], ...] = ()
 
     def collect(self, sink: Sink) -> None:
         """Poll the spool and add all families of runs and ranks; without a run there are only the counters."""
         files = self._spool.poll()
-        self._runs.update(files, self._clock.time())  # type: ignore[attr-defined]
-        for run, ranks in self._runs.by_run().items():
+        self._runs.update(files, self._clock())  # type: ignore[attr-defined]
+        by_run = self._runs.by_run()
+        self.overview = tuple((run, _state(ranks), _step(ranks), len(ranks)) for run, ranks in by_run.items())
+        for run, ranks in by_run.items():
             newest = max(ranks, key=lambda rank: rank.started).identity
             sink.add("trainvitals_run_info", 1.0, run, newest.attempt, newest.framework, newest.world_size)
             sink.add("trainvitals_world_size", newest.world_size, run)
@@ -59,6 +63,15 @@ class RanksCollector:
                 location = finding.location
                 labels = (run, finding.signal, finding.category, location, verdict.evidence)
                 sink.add("trainvitals_finding_info", 1.0, *labels)
+
+
+def _state(ranks: list[Rank]) -> str:
+    """Return the state of a run: the worst of its ranks."""
+    return max((rank.state for rank in ranks), key=("finished", "running", "failed", "died").index)
+
+
+def _step(ranks: list[Rank]) -> int | None:
+    return max((rank.last_step.step for rank in ranks if rank.last_step is not None), default=None)
 
 
 def _add_rank(sink: Sink, rank: Rank) -> None:
