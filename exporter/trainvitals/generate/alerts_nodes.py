@@ -7,9 +7,8 @@ from trainvitals.generate.texts import listed
 from trainvitals.generate.thresholds import DEFAULTS
 
 _DEVICE_USERS = listed(
-    'trainvitals_rank_info{instance=%q,uuid=%q,uuid!=""}',
+    'trainvitals_rank_info{uuid=%q,uuid!=""}',
     "rank {{ .Labels.rank }} of run {{ .Labels.run }}",
-    "instance",
     "uuid",
     none="no rank known",
 )

@@ -55,13 +55,16 @@ def step_age(matchers: str = "") -> str:
 
 
 def _by_device(expr: str) -> str:
-    """Return the mean of a device series over the devices that the living ranks of a run compute on."""
+    """Return the mean of a device series over the devices that the living ranks of a run compute on.
+
+    By uuid alone: another exporter may read the devices than the one that reads the ranks.
+    """
     return tidy(
         f"""
         avg by (run) (
           (trainvitals_rank_info{{uuid!=""}} and {RANK} trainvitals_rank_up == 1)
-          * on (job, instance, uuid) group_left ()
-          max by (job, instance, uuid) ({expr})
+          * on (uuid) group_left ()
+          max by (uuid) ({expr})
         )
         """
     )
