@@ -1,0 +1,53 @@
+"""The data folder of one ``up``: a temporary one that goes at the end, or one that the user named and keeps."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from trainvitals.bundle.process import BundleError, Guard
+
+
+class DataFolder:
+    """A folder that belongs to one ``up`` at a time; ``path`` is absolute.
+
+    Raises BundleError when it cannot be used or another ``up`` uses it.
+    """
+
+    def __init__(self, named: str | None, guard: Guard) -> None:
+        self.temporary = named is None
+        try:
+            if named is None:
+                self.path = Path(tempfile.mkdtemp(prefix="trainvitals-up-"))
+                guard.tell("folder", self.path)
+            else:
+                self.path = Path(named).resolve()
+                self.path.mkdir(parents=True, exist_ok=True)
+            for name in ("logs", "spool", "checkpoints"):
+                (self.path / name).mkdir(exist_ok=True)
+            self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise BundleError(f"the data folder cannot be used: {error.strerror}: {error.filename}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise BundleError(f"another `trainvitals up` is using {self.path}") from None
+
+    def log(self, name: str) -> Path:
+        """Return the path of a child's log, without what an earlier start wrote."""
+        path = self.path / "logs" / f"{name}.log"
+        path.unlink(missing_ok=True)
+        return path
+
+    def close(self) -> None:
+        """Remove a temporary folder, and of one that is kept what is of no use to anybody."""
+        os.close(self._lock)
+        if self.temporary:
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            # The rank files of the demo; Prometheus' data, logs and checkpoints stay.
+            shutil.rmtree(self.path / "spool", ignore_errors=True)

@@ -1,0 +1,301 @@
+"""``trainvitals up``: exporter, Prometheus, Alertmanager, Grafana when found; with ``--demo`` a training that breaks.
+
+Everything listens on loopback, runs as a child and ends with us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+
+from trainvitals.bundle import grafana, ports, programs, settings, vitals
+from trainvitals.bundle.folder import DataFolder
+from trainvitals.bundle.ports import LOOPBACK
+from trainvitals.bundle.process import BundleError, Child, Guard, stop_all
+from trainvitals.bundle.programs import ALERTMANAGER, GRAFANA, PROMETHEUS
+from trainvitals.bundle.screen import Row, Screen
+from trainvitals.bundle.signals import Signals, collected
+from trainvitals.bundle.sinks import MailSink, Message, WebhookSink
+from trainvitals.config import SpoolSettings
+from trainvitals.generate.messages import mail_template
+
+#: A machine that is busy with a training starts programs slowly.
+READY_SECONDS = 60.0
+_LOOK_SECONDS = 0.25
+_VITALS_SECONDS = 1.0
+
+
+def run_up(
+    *,
+    demo: bool,
+    simulate_devices: int = 0,
+    data_dir: str | None = None,
+    seconds: float | None = None,
+    demo_arguments: Sequence[str] = (),
+) -> int:
+    """Run the bundle until Ctrl-C, SIGTERM or SIGHUP, or for so many seconds; return the exit code.
+
+    ``data_dir`` is kept, the default one is removed.  ``demo_arguments`` go to :mod:`trainvitals.bundle.demo.train`.
+    Must be called by the main thread.  No exception but a bug leaves it.
+    """
+    with collected() as signals:
+        try:
+            with contextlib.ExitStack() as stack:
+                bundle = Bundle(stack, signals, demo=demo, simulate_devices=simulate_devices, data_dir=data_dir)
+                bundle.start(demo_arguments)
+                bundle.watch(seconds)
+        except BundleError as error:
+            print(f"trainvitals: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+class Bundle:
+    """All that one ``up`` runs.  What ``stack`` closes, in reverse order: children, sinks, folder, guard."""
+
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        signals: Signals,
+        *,
+        demo: bool,
+        simulate_devices: int,
+        data_dir: str | None,
+    ) -> None:
+        if demo and not any(importlib.util.find_spec(name) for name in ("torch", "numpy")):
+            raise BundleError(
+                "the demo trains in PyTorch or NumPy, and neither is here: pip install 'trainvitals[demo]'"
+            )
+        self._signals = signals
+        self._demo = demo
+        self._simulate_devices = simulate_devices
+        self._pace = settings.DEMO if demo else settings.USUAL
+        self._ports = ports.choose()
+        self._guard = Guard()
+        stack.callback(self._guard.close)
+        self._folder = DataFolder(data_dir, self._guard)
+        stack.callback(self._folder.close)
+        self._queue: SimpleQueue[Message] = SimpleQueue()
+        # Closed after the children have stopped, so that their last messages still arrive.
+        self._sinks = stack.enter_context(contextlib.ExitStack())
+        self._children: list[Child] = []
+        self._reported: set[str] = set()
+        self._rows: list[Row] = []
+        self._sink_rows: list[Row] = []
+        self._training: Child | None = None
+        self._shown = 0
+        self._watched = False
+        self._screen = Screen()
+        stack.callback(self._stop)
+
+    # Start ----------------------------------------------------------------------------------------------------------
+
+    def start(self, demo_arguments: Sequence[str] = ()) -> None:
+        """Start everything, wait until it is ready, and print the table."""
+        found = {program.title: programs.find(program) for program in (PROMETHEUS, ALERTMANAGER, GRAFANA)}
+        self._start_exporter()
+        alertmanager = found["Alertmanager"] if found["Prometheus"] else None
+        if alertmanager:
+            self._start_alertmanager(alertmanager)
+        if found["Prometheus"]:
+            self._start_prometheus(found["Prometheus"], alertmanager is not None)
+        if found["Grafana"] and found["Prometheus"]:
+            self._start_grafana(found["Grafana"])
+        for child in self._children:
+            self._wait_ready(child)
+        if self._demo and not self._signals.stop:
+            self._start_training(demo_arguments)
+        if not self._signals.stop:
+            self._rows += [
+                *self._sink_rows,
+                Row("Data", str(self._folder.path), "removed at the end" * self._folder.temporary),
+            ]
+            self._screen.addresses(self._rows, "Ctrl-C stops everything.")
+            self._tell_missing([program for program in (PROMETHEUS, ALERTMANAGER) if not found[program.title]])
+
+    def _wait_ready(self, child: Child) -> None:
+        try:
+            child.wait_ready(self._signals, READY_SECONDS)
+        except BundleError as error:
+            if child.name != "Grafana":
+                raise
+            self._screen.line("trainvitals", f"going on without Grafana: {error}", style="yellow")
+
+    def _start_exporter(self) -> None:
+        address = self._address("exporter")
+        command = [sys.executable, "-m", "trainvitals", "exporter", f"--web.listen-address={address}"]
+        command += ["--collect.interval=1s", "--log.level=warning"]
+        if self._simulate_devices:
+            command.append(f"--simulate-devices={self._simulate_devices}")
+        if self._demo:
+            command.append(f"--spool.folders={os.pathsep.join([*_usual_spools(), str(self._folder.path / 'spool')])}")
+        self._spawn("exporter", "Exporter", command, f"http://{address}/-/ready")
+        self._add_row("Exporter", "exporter")
+
+    def _start_prometheus(self, program: str, with_alertmanager: bool) -> None:
+        folder, address = self._folder.path / "prometheus", self._address("prometheus")
+        settings.write(folder / "rules", settings.rules(self._pace))
+        text = settings.prometheus(
+            self._pace,
+            exporter=self._address("exporter"),
+            alertmanager=self._address("alertmanager") if with_alertmanager else None,
+            rules=folder / "rules",
+        )
+        settings.write(folder, {"prometheus.yml": text})
+        command = [program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        command += [f"--web.listen-address={address}", f"--web.external-url=http://{address}/", "--log.level=warn"]
+        self._spawn("prometheus", "Prometheus", command, f"http://{address}/-/ready")
+        self._add_row("Prometheus", "prometheus")
+
+    def _start_alertmanager(self, program: str) -> None:
+        folder, address = self._folder.path / "alertmanager", self._address("alertmanager")
+        webhook = WebhookSink(self._queue)
+        self._sinks.callback(webhook.close)
+        mail = self._start_mail() if self._demo else None
+        settings.write(folder / "templates", {"trainvitals.tmpl": mail_template()})
+        text = settings.alertmanager(self._pace, webhook=webhook.url, mail=mail, templates=folder / "templates")
+        settings.write(folder, {"alertmanager.yml": text})
+        command = [program, f"--config.file={folder}/alertmanager.yml", f"--storage.path={folder}/data"]
+        # The empty address switches off the gossip, which would listen on every interface.
+        command += [f"--web.listen-address={address}", "--cluster.listen-address="]
+        command += [f"--web.external-url=http://{address}/", "--log.level=warn"]
+        self._spawn("alertmanager", "Alertmanager", command, f"http://{address}/-/ready")
+        self._add_row("Alertmanager", "alertmanager")
+        self._sink_rows.append(Row("Webhook", webhook.url, "alerts appear below"))
+        if mail:
+            self._sink_rows.append(Row("Mail server", f"smtp://{mail}", "mails appear below, none leaves this machine"))
+
+    def _start_mail(self) -> str | None:
+        try:
+            mail = MailSink(self._queue)
+        except ModuleNotFoundError:
+            self._screen.line("trainvitals", "without aiosmtpd there is no mail: pip install 'trainvitals[demo]'")
+            return None
+        self._sinks.callback(mail.close)
+        return mail.address
+
+    def _start_grafana(self, program: str) -> None:
+        folder, address = self._folder.path / "grafana", self._address("grafana")
+        grafana.provision(
+            folder,
+            prometheus=f"http://{self._address('prometheus')}",
+            interval=self._pace.interval,
+            dashboards=grafana.dashboards(),
+        )
+        environ = grafana.environment(folder, self._ports["grafana"])
+        self._spawn("grafana", "Grafana", grafana.command(program), f"http://{address}/api/health", environ)
+        self._add_row("Grafana", "grafana")
+
+    def _start_training(self, arguments: Sequence[str]) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "trainvitals.bundle.demo.train",
+            f"--folder={self._folder.path / 'checkpoints'}",
+        ]
+        # One thread: it is a guest on this machine.
+        environ = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TRAINVITALS_DISABLE": ""}
+        environ["TRAINVITALS_DIR"] = str(self._folder.path / "spool")
+        self._training = self._spawn("training", "The demo's training", [*command, *arguments], None, environ)
+
+    def _spawn(
+        self, key: str, title: str, command: list[str], url: str | None, environ: dict[str, str] | None = None
+    ) -> Child:
+        child = Child(
+            title,
+            command,
+            log=self._folder.log(key),
+            guard=self._guard,
+            url=url,
+            environ=environ,
+            cwd=self._folder.path,
+        )
+        self._children.append(child)
+        return child
+
+    def _address(self, name: str) -> str:
+        return f"{LOOPBACK}:{self._ports[name]}"
+
+    def _add_row(self, title: str, name: str) -> None:
+        usual = ports.USUAL_PORTS[name]
+        note = "" if self._ports[name] == usual else f"port {usual} was taken"
+        self._rows.append(Row(title, f"http://{self._address(name)}", note))
+
+    def _tell_missing(self, missing: list[programs.Program]) -> None:
+        for program in missing:
+            self._screen.line("trainvitals", f"{program.title} is not on PATH: {program.without}.", style="yellow")
+        if missing:
+            self._screen.line("trainvitals", programs.how_to_get(missing, programs.system(_os_release())))
+
+    # Watch ----------------------------------------------------------------------------------------------------------
+
+    def watch(self, seconds: float | None = None) -> None:
+        """Show what happens until somebody asks us to stop, or for so many seconds."""
+        self._watched = True
+        now = time.monotonic()
+        end = float("inf") if seconds is None else now + seconds
+        next_vitals = now
+        with_prometheus = any(child.name == "Prometheus" for child in self._children)
+        while not self._signals.stop and now < end:
+            self._signals.wait(min(_LOOK_SECONDS, end - now))
+            self._show_training()
+            self._show_messages()
+            self._report_deaths()
+            now = time.monotonic()
+            if with_prometheus and now >= next_vitals:
+                next_vitals = now + _VITALS_SECONDS
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    self._screen.gauges(vitals.read(f"http://{self._address('prometheus')}"))
+
+    def _show_training(self) -> None:
+        """Show the lines that the training has printed since."""
+        if self._training is None:
+            return
+        with open(self._training.log, "rb") as file:
+            file.seek(self._shown)
+            lines = file.read().rpartition(b"\n")
+        self._shown += len(lines[0]) + len(lines[1])
+        for line in lines[0].decode("utf-8", "replace").splitlines():
+            self._screen.line("training", line)
+
+    def _show_messages(self) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._screen.message(self._queue.get_nowait())
+
+    def _report_deaths(self) -> None:
+        for child in self._children:
+            code = child.poll()
+            if code is None or child.name in self._reported:
+                continue
+            self._reported.add(child.name)
+            if child is self._training and code == 0:
+                self._screen.line("trainvitals", "the demo's training is done; everything else goes on until Ctrl-C")
+            else:
+                self._screen.line("trainvitals", child.obituary(), style="red")
+
+    def _stop(self) -> None:
+        self._screen.stop_gauges()
+        stop_all(self._children, self._signals)
+        if self._watched:
+            where = "nothing is left behind" if self._folder.temporary else f"the data is in {self._folder.path}"
+            self._screen.line("trainvitals", f"stopped; {where}")
+
+
+def _usual_spools() -> list[str]:
+    """Return the folders that an exporter would watch without being told."""
+    folders = os.environ.get("TRAINVITALS_SPOOL_FOLDERS") or os.environ.get("TRAINVITALS_DIR")
+    return folders.split(os.pathsep) if folders else list(SpoolSettings().folders)
+
+
+def _os_release() -> dict[str, str]:
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
