@@ -72,3 +72,15 @@ class DeviceSample:
     clocks_hertz: dict[str, float] = field(default_factory=dict)
     #: Fields that failed, by reason, in this reading.
     failed: dict[str, int] = field(default_factory=dict)
+
+    def without_values(self) -> DeviceSample:
+        """Return the same device as one that does not answer."""
+        return DeviceSample(
+            index=self.index,
+            uuid=self.uuid,
+            vendor=self.vendor,
+            name=self.name,
+            pci_bus_id=self.pci_bus_id,
+            driver_version=self.driver_version,
+            up=False,
+        )

@@ -1,59 +1,17 @@
-"""NVIDIA devices through NVML (nvidia-ml-py).
-
-Only calls that cost microseconds are made.  ``nvmlDeviceGetPcieThroughput`` is not among them: it samples for 20 ms
-and direction (nvml.h).  The meaning of codes and units is nvml.h's.
-"""
+"""NVIDIA devices through NVML (nvidia-ml-py)."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, NamedTuple
 
 from trainvitals.devices.base import NoLibraryError, SourceDownError, Vendor
+from trainvitals.devices.nvidia_errors import Effect, meaning
+from trainvitals.devices.nvidia_fields import FIELDS
 from trainvitals.telemetry import DeviceSample
 
-
-class Effect(Enum):
-    """What a return code of NVML costs."""
-
-    ABSENT = "this device has no such value: no series, no complaint"
-    FIELD = "this value is missing this time, and that is counted"
-    DEVICE = "the device does not answer"
-    DRIVER = "the driver does not answer: connect again later"
-    PROCESS = "the driver was replaced under the loaded library: only a new process can help"
-
-
-#: NVML's return codes: the word for the label ``reason``, and what follows.  Others are ``code_<n>``, a missing value.
-ERRORS: dict[int, tuple[str, Effect]] = {
-    1: ("uninitialized", Effect.DRIVER),
-    2: ("invalid_argument", Effect.FIELD),
-    3: ("not_supported", Effect.ABSENT),
-    4: ("no_permission", Effect.FIELD),
-    6: ("not_found", Effect.ABSENT),
-    9: ("driver_not_loaded", Effect.DRIVER),
-    10: ("timeout", Effect.FIELD),
-    13: ("function_not_found", Effect.ABSENT),
-    14: ("corrupted_inforom", Effect.FIELD),
-    15: ("gpu_is_lost", Effect.DEVICE),
-    16: ("reset_required", Effect.DEVICE),
-    17: ("blocked_by_operating_system", Effect.DEVICE),
-    18: ("lib_rm_version_mismatch", Effect.PROCESS),
-    20: ("out_of_memory", Effect.FIELD),
-    21: ("no_data", Effect.ABSENT),
-    25: ("argument_version_mismatch", Effect.ABSENT),
-    26: ("deprecated", Effect.ABSENT),
-    27: ("not_ready", Effect.ABSENT),
-    28: ("gpu_not_found", Effect.DEVICE),
-    999: ("unknown", Effect.FIELD),
-}
 _LIBRARY_NOT_FOUND = 12
-
-_MEMORY_TEMPERATURE = 82
-_POWER_INSTANT = 186
-#: Member of the union in a field value, by its type code.
-_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 def create() -> Vendor:
@@ -123,13 +81,16 @@ class Nvidia:
         """Read one GPU.  Raises NVMLError only when the driver as a whole is gone."""
         failed: dict[str, int] = {}
         try:
-            if index not in self._handles:
-                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                self._identities[index] = self._identify(handle)
-                self._handles[index] = handle
-            return self._read(self._handles[index], self._blank(index), failed)
+            handle = self._handles.get(index)
+            if handle is None:
+                handle = self._handle(index)
+            sample = self._read(handle, self._blank(index), failed)
+            if not sample.up:
+                # The handle may be the fault: none survives a reload of the driver.
+                self._handles.pop(index, None)
+            return sample
         except self._nvml.NVMLError as error:
-            reason, effect = _meaning(error.value)
+            reason, effect = meaning(error.value)
             if effect in {Effect.DRIVER, Effect.PROCESS}:
                 raise
             # After a reset the same GPU has a new handle.
@@ -138,6 +99,15 @@ class Nvidia:
             down.up = False
             down.failed = {**failed, reason: failed.get(reason, 0) + 1}
             return down
+
+    def _handle(self, index: int) -> Any:
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        identity = self._identify(handle)
+        if identity.uuid:
+            # Else it is asked again next time.
+            self._identities[index] = identity
+            self._handles[index] = handle
+        return handle
 
     def _blank(self, index: int) -> DeviceSample:
         identity = self._identities[index]
@@ -172,14 +142,14 @@ class Nvidia:
 
     def _unless_minor(self, error: Any) -> tuple[str, Effect]:
         """Return what an error means when it costs one value; raise it again when it costs more."""
-        reason, effect = _meaning(error.value)
+        reason, effect = meaning(error.value)
         if effect in {Effect.ABSENT, Effect.FIELD}:
             return reason, effect
         raise error
 
     def _read(self, handle: Any, sample: DeviceSample, failed: dict[str, int]) -> DeviceSample:
         answered = False
-        for read in _FIELDS:
+        for read in FIELDS:
             try:
                 read(self._nvml, handle, sample)
                 answered = True
@@ -189,103 +159,13 @@ class Nvidia:
                     answered = True
                 else:
                     failed[reason] = failed.get(reason, 0) + 1
+            except Exception:  # A driver newer than its binding, or than this file, answers in its own way.
+                failed["not_understood"] = failed.get("not_understood", 0) + 1
         sample.failed = failed
         sample.up = answered
         return sample
 
 
 def _source_down(error: Any) -> SourceDownError:
-    reason, effect = _meaning(error.value)
+    reason, effect = meaning(error.value)
     return SourceDownError(reason, stale=effect is Effect.PROCESS)
-
-
-def _meaning(code: int) -> tuple[str, Effect]:
-    return ERRORS.get(code, (f"code_{code}", Effect.FIELD))
-
-
-def _or_else(nvml: Any, newer: Callable[[], Any], older: Callable[[], Any]) -> Any:
-    """Return what ``newer`` returns, or ``older`` where the driver, the device or the binding does not know it."""
-    try:
-        return newer()
-    except AttributeError:
-        return older()
-    except nvml.NVMLError as error:
-        if _meaning(error.value)[1] is not Effect.ABSENT:
-            raise
-        return older()
-
-
-def _utilization(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    rates = nvml.nvmlDeviceGetUtilizationRates(handle)
-    sample.utilization_ratio = rates.gpu / 100
-    sample.memory_activity_ratio = rates.memory / 100
-
-
-def _memory(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    memory = _or_else(
-        nvml,
-        lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2),
-        lambda: nvml.nvmlDeviceGetMemoryInfo(handle),
-    )
-    sample.memory_used_bytes = float(memory.used)
-    sample.memory_total_bytes = float(memory.total)
-
-
-def _temperature(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    sample.temperatures_celsius["gpu"] = float(
-        _or_else(
-            nvml,
-            lambda: nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU),
-            lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-        )
-    )
-
-
-def _memory_temperature(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    sample.temperatures_celsius["memory"] = _field_value(nvml, handle, _MEMORY_TEMPERATURE)
-
-
-def _power(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    # GetPowerUsage is the mean of one second on newer devices and an instant on older ones (nvml.h).
-    milliwatts, kind = _or_else(
-        nvml,
-        lambda: (_field_value(nvml, handle, _POWER_INSTANT), "instant"),
-        lambda: (nvml.nvmlDeviceGetPowerUsage(handle), "default"),
-    )
-    sample.power_watts = milliwatts / 1000
-    sample.power_kind = kind
-
-
-def _power_limit(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    sample.power_limit_watts = nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
-
-
-def _sm_clock(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    sample.clocks_hertz["sm"] = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6
-
-
-def _memory_clock(nvml: Any, handle: Any, sample: DeviceSample) -> None:
-    sample.clocks_hertz["memory"] = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6
-
-
-#: One reader per value or pair of values: what fails costs only its own.
-_FIELDS: tuple[Callable[[Any, Any, DeviceSample], None], ...] = (
-    _utilization,
-    _memory,
-    _temperature,
-    _memory_temperature,
-    _power,
-    _power_limit,
-    _sm_clock,
-    _memory_clock,
-)
-
-
-def _field_value(nvml: Any, handle: Any, field: int) -> float:
-    """Return one of NVML's numbered fields.  Raises NVMLError with the code of that field."""
-    (value,) = nvml.nvmlDeviceGetFieldValues(handle, [field])
-    if value.nvmlReturn:
-        # A driver that is older than the field calls it an invalid argument.
-        unknown = value.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT
-        raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED if unknown else value.nvmlReturn)
-    return float(getattr(value.value, _MEMBERS[value.valueType]))

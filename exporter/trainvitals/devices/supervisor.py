@@ -14,11 +14,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trainvitals.devices.base import Reading
-from trainvitals.devices.wire import ABSENT, LONGEST_LINE, Message, decode
+from trainvitals.devices.wire import ABSENT, Lines, Message, decode
 from trainvitals.telemetry import DeviceSample
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Supervisor:
         backoff: tuple[float, float] = BACKOFF,
         retry_absent: float = RETRY_ABSENT,
         start_child: Callable[[], Child] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.vendor = vendor
         self._silence = interval + hung_after
@@ -91,6 +92,7 @@ class Supervisor:
         self._first, self._longest = backoff
         self._retry_absent = retry_absent
         self._start_child = start_child or (lambda: spawn(vendor, interval))
+        self._clock = clock
         self._state = _State()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -111,7 +113,7 @@ class Supervisor:
         state = self._state
         if not state.present:
             return None
-        age = None if state.read_at is None else time.monotonic() - state.read_at
+        age = None if state.read_at is None else self._clock() - state.read_at
         # The thread itself may be late: it starts a program, and the disk can hang as well.
         up = state.up and age is not None and age <= self._silence
         return Reading(
@@ -147,7 +149,7 @@ class Supervisor:
                 continue
             if restarting:
                 self._update(restarts=self._state.restarts + 1)
-            began = time.monotonic()
+            began = self._clock()
             restarting = self._one_child()
             if restarting:
                 if (self._state.read_at or 0.0) - began >= self._hung_after:
@@ -164,18 +166,21 @@ class Supervisor:
         except OSError as error:
             self._down("not_started", f"cannot be started: {error.strerror}")
             return True
-        trouble = "error"
         try:
             trouble = self._follow(child)
+            if trouble:
+                # Before the child is ended, which may take its time.
+                self._down(trouble, f"the reading process is replaced: {trouble.replace('_', ' ')}")
+            if trouble or self._stopping:
+                child.kill()
         finally:
-            status = self._end(child, kill=self._stopping or bool(trouble))
-        if self._stopping:
+            status = self._end(child)
+        if self._stopping or trouble:
             return True
         if status == ABSENT and not self._state.devices:
             self._update(present=False, up=False)
             return False
-        reason = trouble or "ended"
-        self._down(reason, f"{reason.replace('_', ' ')} (status {status})")
+        self._down("ended", f"the reading process ended with status {status}")
         return True
 
     def _follow(self, child: Child) -> str:
@@ -185,10 +190,10 @@ class Supervisor:
         poll = select.poll()
         poll.register(output, select.POLLIN)
         poll.register(self._wake[0], select.POLLIN)
-        deadline = time.monotonic() + self._silence + (STARTUP_FACTOR - 1) * self._hung_after
+        deadline = self._clock() + self._silence + (STARTUP_FACTOR - 1) * self._hung_after
         lines = Lines()
         while not self._stopping:
-            remaining = deadline - time.monotonic()
+            remaining = deadline - self._clock()
             if remaining <= 0:
                 return "hung"
             ready = {descriptor for descriptor, _ in poll.poll(remaining * 1000)}
@@ -200,7 +205,7 @@ class Supervisor:
             try:
                 for line in lines.feed(chunk):
                     self._take(decode(line, self.vendor))
-                    deadline = time.monotonic() + self._silence
+                    deadline = self._clock() + self._silence
             except ValueError as error:
                 log.warning("devices of %s: the reading process wrote an invalid line: %s", self.vendor, error)
                 return "invalid_line"
@@ -218,7 +223,7 @@ class Supervisor:
                 for reason, count in sample.failed.items():
                     _count(failed, reason, count)
             devices = _recognise(message.devices, self._state.devices)
-            self._update(present=True, up=True, devices=devices, read_at=time.monotonic(), failed=failed)
+            self._update(present=True, up=True, devices=devices, read_at=self._clock(), failed=failed)
 
     def _down(self, reason: str, text: str) -> None:
         """Show the devices that are known without values, and say why, once."""
@@ -235,10 +240,8 @@ class Supervisor:
     def _update(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
 
-    def _end(self, child: Child, *, kill: bool) -> int | None:
+    def _end(self, child: Child) -> int | None:
         """Let go of a child and return its exit status; None when even SIGKILL does not end it."""
-        if kill:
-            child.kill()
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 pipe.close()
@@ -258,7 +261,9 @@ class Supervisor:
 
     def _sleep(self, seconds: float) -> None:
         """Wait, but not longer than until stop()."""
-        select.select([self._wake[0]], [], [], seconds)
+        poll = select.poll()
+        poll.register(self._wake[0], select.POLLIN)
+        poll.poll(seconds * 1000)
 
 
 def _count(failed: dict[str, int], reason: str, count: int) -> None:
@@ -268,18 +273,7 @@ def _count(failed: dict[str, int], reason: str, count: int) -> None:
 
 
 def _without_values(devices: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
-    return tuple(
-        DeviceSample(
-            index=device.index,
-            uuid=device.uuid,
-            vendor=device.vendor,
-            name=device.name,
-            pci_bus_id=device.pci_bus_id,
-            driver_version=device.driver_version,
-            up=False,
-        )
-        for device in devices
-    )
+    return tuple(device.without_values() for device in devices)
 
 
 def _recognise(devices: list[DeviceSample], before: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
@@ -295,18 +289,3 @@ def _recognise(devices: list[DeviceSample], before: Iterable[DeviceSample]) -> t
         else device
         for device in devices
     )
-
-
-class Lines:
-    """Cuts bytes into lines, none longer than ``longest``."""
-
-    def __init__(self, longest: int = LONGEST_LINE) -> None:
-        self._longest = longest
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that are complete.  Raises ValueError when one is too long."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        yield from lines
-        if len(self._rest) > self._longest:
-            raise ValueError("a line without end")

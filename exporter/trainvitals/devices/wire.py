@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,21 @@ class Message:
     devices: list[DeviceSample] = field(default_factory=list)
     down: str = ""
     absent: str = ""
+
+
+class Lines:
+    """Cuts bytes into lines, none longer than ``longest``."""
+
+    def __init__(self, longest: int = LONGEST_LINE) -> None:
+        self._longest = longest
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the lines that are complete.  Raises ValueError when one is too long."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        yield from lines
+        if len(self._rest) > self._longest:
+            raise ValueError("a line without end")
 
 
 def encode(message: Message) -> bytes:

@@ -1,0 +1,240 @@
+"""NVIDIA devices: the real nvidia-ml-py in the real child process, on a stub of the driver's library."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from tests.fixtures.nvml.driver import Driver, compile_stub, uuid
+
+from trainvitals.devices.base import NoLibraryError
+from trainvitals.devices.nvidia import create
+from trainvitals.devices.nvidia_errors import ERRORS
+from trainvitals.devices.wire import STALE
+from trainvitals.telemetry import DeviceSample
+
+GIB = 2**30
+
+
+def test_a_healthy_device_has_every_value(driver):
+    """All eight devices answer, each with its own values in base units."""
+    devices = driver.message().devices
+
+    assert [device.index for device in devices] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert devices[3] == DeviceSample(
+        index=3,
+        uuid="GPU-5eed0000-0000-4000-8000-000000000003",
+        vendor="nvidia",
+        name="NVIDIA Stub 96GB",
+        pci_bus_id="0000:1d:00.0",
+        driver_version="999.12.34",
+        up=True,
+        utilization_ratio=0.93,
+        memory_activity_ratio=0.43,
+        memory_used_bytes=60.0 * GIB,
+        memory_total_bytes=100.0 * GIB,
+        temperatures_celsius={"gpu": 53.0, "memory": 73.0},
+        power_watts=503.5,
+        power_kind="instant",
+        power_limit_watts=700.0,
+        clocks_hertz={"sm": 1755e6, "memory": 2619e6},
+    )
+
+
+def test_a_lost_device_is_down_and_the_others_are_not(driver):
+    """A device off the bus keeps its identity and loses its values; it is read again when it is back."""
+    with driver.lines() as line:
+        assert line().devices[5].up
+
+        driver.behave("return 5 utilization 15")
+        devices = next(found.devices for found in iter(line, None) if not found.devices[5].up)
+        driver.behave()
+        after = next(found.devices for found in iter(line, None) if found.devices[5].up)
+
+    assert [device.up for device in devices] == [True, True, True, True, True, False, True, True]
+    assert devices[5] == DeviceSample(
+        index=5,
+        uuid=uuid(5),
+        vendor="nvidia",
+        name="NVIDIA Stub 96GB",
+        pci_bus_id="0000:1f:00.0",
+        driver_version="999.12.34",
+        up=False,
+        failed={"gpu_is_lost": 1},
+    )
+    assert devices[6].utilization_ratio == 0.96
+    assert after[5].utilization_ratio == 0.95
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(15, "gpu_is_lost"), (16, "reset_required"), (17, "blocked_by_operating_system"), (999, "unknown")],
+)
+def test_a_device_without_a_handle_is_down(driver, code, reason):
+    """A device that cannot even be opened is counted and shown; the other seven are read."""
+    driver.behave(f"return 2 handle {code}")
+
+    devices = driver.message().devices
+
+    assert [device.up for device in devices] == [True, True, False, True, True, True, True, True]
+    assert devices[2] == DeviceSample(
+        index=2, uuid="", vendor="nvidia", driver_version="999.12.34", up=False, failed={reason: 1}
+    )
+
+
+def test_what_a_device_does_not_have_is_absent(driver):
+    """A value that is not supported has no number and is no failure."""
+    driver.behave("return 0 utilization 3", "return 0 field82 3", "return 0 limit 3", "return 0 sm_clock 26")
+
+    device = driver.message().devices[0]
+
+    assert device.up
+    assert device.failed == {}
+    assert device.utilization_ratio is None
+    assert device.memory_activity_ratio is None
+    assert device.temperatures_celsius == {"gpu": 50.0}
+    assert device.power_limit_watts is None
+    assert device.clocks_hertz == {"memory": 2619e6}
+    assert device.power_watts == 500.5
+
+
+def test_a_failing_field_costs_itself_and_is_counted_by_reason(driver):
+    """Every other code costs one value; the rest of the device stays."""
+    driver.behave("return 1 utilization 4", "return 1 field82 4", "return 1 sm_clock 999", "return 1 limit 77")
+
+    device = driver.message().devices[1]
+
+    assert device.up
+    assert device.failed == {"no_permission": 2, "unknown": 1, "code_77": 1}
+    assert device.utilization_ratio is None
+    assert device.memory_used_bytes == 60.0 * GIB
+
+
+def test_a_value_of_an_unknown_type_costs_itself(driver):
+    """A field in a form that nvml.h did not have when this was written is counted, not fatal."""
+    driver.behave("value 1 field82_type 12")
+
+    device = driver.message().devices[1]
+
+    assert device.up
+    assert device.failed == {"not_understood": 1}
+    assert device.temperatures_celsius == {"gpu": 51.0}
+
+
+def test_a_device_that_answers_nothing_is_down(driver):
+    """When every single read fails the device is not up, whatever the code."""
+    calls = "utilization memory_v2 memory temperature_v temperature field82 field186 power limit sm_clock memory_clock"
+    driver.behave(*[f"return 4 {call} 999" for call in calls.split()])
+
+    device = driver.message().devices[4]
+
+    assert not device.up
+    assert device.failed == {"unknown": 8}
+    assert device.uuid == uuid(4)
+
+
+def test_an_older_driver_is_read_through_the_older_calls(tmp_path):
+    """Without the calls and fields that came late the same values come from their predecessors."""
+    old = Driver(compile_stub(tmp_path, "-DOLD_DRIVER"), tmp_path)
+
+    device = old.message().devices[0]
+
+    assert device.failed == {}
+    assert device.memory_used_bytes == 61.0 * GIB
+    assert device.temperatures_celsius == {"gpu": 49.0, "memory": 70.0}
+    assert (device.power_watts, device.power_kind) == (480.25, "default")
+
+
+def test_a_transient_failure_does_not_switch_to_an_older_call(driver):
+    """Instant and averaged power are different numbers, so only "not supported" changes which one is shown."""
+    driver.behave("return 0 field186 999")
+
+    device = driver.message().devices[0]
+
+    assert (device.power_watts, device.power_kind) == (None, "")
+    assert device.failed == {"unknown": 1}
+
+
+def test_a_name_that_is_no_text_is_shown_damaged(driver):
+    """Bytes that are not UTF-8 are replaced and cost nothing."""
+    driver.behave("name 0 damaged")
+
+    device = driver.message().devices[0]
+
+    assert device.up
+    assert device.name == "NVIDIA \ufffd\ufffd"
+    assert device.utilization_ratio == 0.9
+
+
+def test_an_identity_that_fails_is_asked_again(driver):
+    """A UUID that could not be read once is not missing for ever."""
+    driver.behave("return 0 uuid 999")
+    with driver.lines() as line:
+        first = line().devices[0]
+        driver.behave()
+        later = next(found.devices[0] for found in iter(line, None) if found.devices[0].uuid)
+
+    assert (first.up, first.uuid) == (True, "")
+    assert later.uuid == uuid(0)
+
+
+def test_a_driver_that_goes_away_and_comes_back(driver):
+    """Without a driver there is a reason instead of devices; after it is back the same process reads them again."""
+    with driver.lines() as line:
+        assert len(line().devices) == 8
+
+        driver.behave("unloaded")
+        gone = [next(found.down for found in iter(line, None) if found.down), line().down]
+        driver.behave("count 7")
+        back = next(found.devices for found in iter(line, None) if found.devices)
+
+    assert gone[0] == "uninitialized"
+    assert set(gone) <= {"uninitialized", "driver_not_loaded"}
+    assert [device.up for device in back] == [True] * 7
+
+
+def test_a_driver_without_devices_is_up(driver):
+    """A driver that counts no device answers with an empty list, which is no failure."""
+    driver.behave("count 0")
+
+    message = driver.message()
+
+    assert (message.devices, message.down, message.absent) == ([], "", "")
+
+
+def test_a_replaced_driver_needs_a_new_process(driver):
+    """When the loaded library no longer fits the driver the process says so and ends with a status of its own."""
+    driver.behave("return * count 18")
+    child = driver.spawn()
+    output, _ = child.communicate(timeout=30)
+
+    assert output == b'{"down":"lib_rm_version_mismatch"}\n'
+    assert child.returncode == STALE
+
+
+def test_another_packages_pynvml_is_refused(monkeypatch):
+    """A module pynvml that is not nvidia-ml-py's is named instead of failing later in strange ways."""
+    monkeypatch.setitem(sys.modules, "pynvml", SimpleNamespace(nvmlInit=None))
+
+    with pytest.raises(NoLibraryError, match=r"not that of nvidia-ml-py 12\.560"):
+        create()
+
+
+def test_without_the_binding_there_is_nothing_to_read(monkeypatch):
+    """A missing nvidia-ml-py is "no such vendor", not an error."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+    with pytest.raises(NoLibraryError, match="nvidia-ml-py is not installed"):
+        create()
+
+
+def test_the_codes_are_those_of_the_binding():
+    """Each code of the table exists in nvidia-ml-py, and each has a word of its own."""
+    import pynvml
+
+    codes = {value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
+    reasons = [reason for reason, _ in ERRORS.values()]
+
+    assert set(ERRORS) <= codes
+    assert len(set(reasons)) == len(reasons)

@@ -1,0 +1,48 @@
+"""Simulated devices."""
+
+from __future__ import annotations
+
+from trainvitals.devices.base import Reading
+from trainvitals.devices.simulated import SimulatedDevices
+
+
+def test_simulated_devices_say_what_they_are():
+    """Vendor, UUID and name leave no doubt."""
+    devices = SimulatedDevices(2, clock=lambda: 0.0).sample()
+
+    assert [(device.index, device.vendor, device.uuid, device.name) for device in devices] == [
+        (0, "simulated", "SIMULATED-0", "Simulated device"),
+        (1, "simulated", "SIMULATED-1", "Simulated device"),
+    ]
+
+
+def test_the_same_time_gives_the_same_values():
+    """Values depend on the clock and the index alone, and move."""
+    first, again, later = (SimulatedDevices(8, clock=lambda now=now: now).sample() for now in (100.0, 100.0, 175.0))
+
+    assert first == again
+    assert first != later
+    assert first[0].power_watts != first[1].power_watts
+
+
+def test_values_are_possible():
+    """At any time every device has every value, and each is one that a real device could have."""
+    for second in range(0, 600, 7):
+        for device in SimulatedDevices(8, clock=lambda second=second: float(second)).sample():
+            assert device.up
+            assert 0.0 <= device.utilization_ratio <= 1.0
+            assert 0.0 <= device.memory_activity_ratio <= device.utilization_ratio
+            assert 0.0 < device.memory_used_bytes < device.memory_total_bytes
+            assert 0.0 < device.power_watts <= device.power_limit_watts
+            assert all(30.0 < celsius < 90.0 for celsius in device.temperatures_celsius.values())
+            assert set(device.temperatures_celsius) == {"gpu", "memory"}
+            assert set(device.clocks_hertz) == {"sm", "memory"}
+
+
+def test_they_are_a_source():
+    """The newest reading is always of now and up."""
+    source = SimulatedDevices(1, clock=lambda: 5.0)
+    source.start()
+
+    assert source.latest() == Reading(vendor="simulated", up=True, devices=source.sample(), age=0.0)
+    source.stop()

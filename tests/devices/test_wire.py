@@ -1,0 +1,138 @@
+"""The lines between the reading process and the exporter."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainvitals.devices.wire import LONGEST_LINE, Lines, Message, decode, encode
+from trainvitals.telemetry import DeviceSample
+
+FULL = DeviceSample(
+    index=7,
+    uuid="GPU-1",
+    vendor="nvidia",
+    name="NVIDIA H200",
+    pci_bus_id="0000:1a:00.0",
+    driver_version="570.1",
+    up=True,
+    utilization_ratio=0.0,
+    memory_activity_ratio=0.25,
+    memory_used_bytes=1e9,
+    memory_total_bytes=1.5e11,
+    temperatures_celsius={"gpu": 40.0, "memory": 55.0},
+    power_watts=0.0,
+    power_kind="instant",
+    power_limit_watts=700.0,
+    clocks_hertz={"sm": 1.98e9},
+    failed={"unknown": 2},
+)
+EMPTY = DeviceSample(index=0, uuid="", vendor="nvidia", up=False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Message(devices=[FULL, EMPTY]), Message(), Message(down="driver_not_loaded"), Message(absent="no library")],
+    ids=["devices", "no device", "down", "absent"],
+)
+def test_a_message_survives_the_way(message):
+    """What was encoded is decoded to the same, zeros and absences included."""
+    assert decode(encode(message), "nvidia") == message
+
+
+def test_what_is_absent_is_not_written():
+    """A value that could not be read takes no room, a zero does."""
+    assert encode(Message(devices=[EMPTY])) == b'{"devices":[{"index":0,"up":false}]}\n'
+    assert json.loads(encode(Message(devices=[FULL])))["devices"][0]["power_watts"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"devices":[],"down":"x"}',
+        b'{"other":"x"}',
+        b'{"down":7}',
+        b'{"devices":{}}',
+        b'{"devices":[7]}',
+        b'{"devices":[{"up":true}]}',
+        b'{"devices":[{"index":true,"up":true}]}',
+        b'{"devices":[{"index":-1,"up":true}]}',
+        b'{"devices":[{"index":0,"up":1}]}',
+        b'{"devices":[{"index":0,"up":true,"uuid":5}]}',
+        b'{"devices":[{"index":0,"up":true,"power_watts":"5"}]}',
+        b'{"devices":[{"index":0,"up":true,"power_watts":true}]}',
+        b'{"devices":[{"index":0,"up":true,"power_watts":1' + 400 * b"0" + b"}]}",
+        b'{"devices":[{"index":0,"up":true,"clocks_hertz":[1]}]}',
+        b'{"devices":[{"index":0,"up":true,"clocks_hertz":{"sm":"fast"}}]}',
+        b'{"devices":[{"index":0,"up":true,"failed":{"x":NaN}}]}',
+        b'{"devices":[{"index":0,"up":true,"failed":{"x":Infinity}}]}',
+        b'{"devices":' + 100_000 * b"[" + b"}",
+        b"\xff\xfe",
+    ],
+)
+def test_nonsense_is_a_value_error(line):
+    """A line that encode() would not have written is refused as a whole."""
+    with pytest.raises(ValueError):  # noqa: PT011  # Which of the many it is does not matter.
+        decode(line, "nvidia")
+
+
+def test_sizes_are_bounded():
+    """Texts are cut, and there are not more devices or entries than a node can have."""
+    long = decode(b'{"devices":[{"index":0,"up":true,"name":"' + 1000 * b"x" + b'"}]}', "nvidia")
+    device = b'{"index":0,"up":true}'
+    entries = b",".join(b'"%d":1' % number for number in range(33))
+
+    assert long.devices[0].name == 256 * "x"
+    with pytest.raises(ValueError, match="not a list of devices"):
+        decode(b'{"devices":[' + b",".join([device] * 257) + b"]}", "nvidia")
+    with pytest.raises(ValueError, match="not a table"):
+        decode(b'{"devices":[{"index":0,"up":true,"clocks_hertz":{' + entries + b"}}]}", "nvidia")
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["devices", "index", "up", "failed", "uuid", "down"]), inner, max_size=4
+                )
+            ),
+        ).map(lambda document: json.dumps(document).encode()),
+    )
+)
+def test_no_line_raises_anything_else(line):
+    """For any bytes there is a message or a ValueError."""
+    try:
+        message = decode(line, "nvidia")
+    except ValueError:
+        return
+    assert isinstance(message, Message)
+
+
+def test_lines_are_put_together():
+    """Pieces of lines become lines, whatever the cuts."""
+    lines = Lines()
+
+    assert list(lines.feed(b"one\ntw")) == [b"one"]
+    assert list(lines.feed(b"o")) == []
+    assert list(lines.feed(b"\n\nthree\n")) == [b"two", b"", b"three"]
+
+
+def test_a_line_without_end_is_refused():
+    """What has no end is not kept in memory."""
+    lines = Lines()
+    list(lines.feed(b"x" * LONGEST_LINE))
+
+    with pytest.raises(ValueError, match="without end"):
+        list(lines.feed(b"x"))
