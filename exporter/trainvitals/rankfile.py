@@ -27,7 +27,9 @@ Times are ``CLOCK_MONOTONIC`` seconds, comparable between processes of one boot;
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
+import errno
+import functools
 import json
 import mmap
 import os
@@ -37,6 +39,11 @@ import time
 import zlib
 from dataclasses import dataclass, field
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where the probe is inert; the import of the package must not fail there.
+    fcntl = None  # type: ignore[assignment]
 
 MAGIC = b"TVITALS\x01"
 VERSION = 1
@@ -70,6 +77,15 @@ _STATE = struct.Struct(f"<QIIddQqQddQQQQ{MAX_PHASES}d")
 _TEXT = struct.Struct("<QII")
 _CRC = struct.Struct("<I")
 RECORD = struct.Struct(f"<QQqdQ{VALUES_PER_RECORD}d")
+#: The same bytes by the number of values: what is missing is zero without being passed.
+RECORDS = tuple(
+    struct.Struct(f"<QQqdQ{count}d{8 * (VALUES_PER_RECORD - count)}x") for count in range(VALUES_PER_RECORD + 1)
+)
+#: A packed record and its checksum; the state likewise.
+SEALED = struct.Struct(f"<{RECORD.size}sI")
+_SEALED_STATE = struct.Struct(f"<{_STATE.size}sI")
+#: A record and its checksum at once.
+_WHOLE_RECORD = struct.Struct(RECORD.format + "I")
 
 HEADER_AREA = 128
 STATE_AREA = 384
@@ -84,12 +100,21 @@ RANK_SUFFIX = ".rank"
 EVENTS_SUFFIX = ".events"
 #: A file that is still being built; never read, never matched by RANK_SUFFIX.
 NEW_SUFFIX = ".new"
+#: The events of one rank may take this many bytes of the spool, and each line this many.
+EVENTS_LIMIT = 1 << 20
+LONGEST_EVENT = 4096
 
-_ZEROS = (0.0,) * VALUES_PER_RECORD
+#: What is kept of an identity that does not fit; the rest of the text area is for names.
+_ESSENTIAL = ("run", "attempt", "rank", "local_rank", "world_size", "framework", "target_steps", "device_uuid", "pid")
+_LONGEST_IDENTITY = 3072
+
 #: How many slots a poll reads at a time: at 1 Hz, most runs write fewer.
 _CHUNK = 64
-#: So many slots in a row that hold nothing new are the end of what was written.
-_GAP = 4
+#: How often a slot is read that does not check: its writer needs a microsecond to finish.
+_TRIES = 4
+#: No writer gets so far ahead between two polls; a record that claims it is damaged.
+_LONGEST_JUMP = 1 << 32
+_SEQUENCES = struct.Struct(f"<Q{RECORD_AREA - 8}x")
 
 
 class RankFileError(Exception):
@@ -120,8 +145,8 @@ class State:
     phase_seconds: list[float] = field(default_factory=lambda: [0.0] * MAX_PHASES)
 
     def pack(self, sequence: int) -> bytes:
-        """Return the bytes of one state slot."""
-        body = _STATE.pack(
+        """Return the bytes of one state slot, without the checksum."""
+        return _STATE.pack(
             sequence,
             self.flags,
             self.phase,
@@ -138,12 +163,13 @@ class State:
             self.dropped,
             *self.phase_seconds,
         )
-        return body + _CRC.pack(zlib.crc32(body))
 
     @classmethod
     def unpack(cls, fields: tuple[Any, ...]) -> State:
         """Return the state that :meth:`pack` wrote, without its sequence."""
-        return cls(*fields[1:14], phase_seconds=list(fields[14:]))
+        state = cls(*fields[1:14])
+        state.phase_seconds = list(fields[14:])
+        return state
 
 
 @dataclass(frozen=True)
@@ -155,7 +181,7 @@ class Header:
     started_wall: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Record:
     """Some values of one step: ``values`` maps an index of the name table to a number."""
 
@@ -183,7 +209,7 @@ class Writer:
 
     def __init__(self, path: str, identity: dict[str, Any]) -> None:
         self.path = path
-        self.identity = identity
+        self.identity = _shortened(identity)
         self.names: list[str] = []
         self.state = State()
         self._state_sequence = 0
@@ -201,8 +227,11 @@ class Writer:
             self.write_state()
             os.rename(temporary, path)
         except BaseException:
+            if hasattr(self, "map"):
+                self.map.close()
             os.close(self._descriptor)
-            os.unlink(temporary)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
             raise
 
     def _write_header(self) -> None:
@@ -229,35 +258,41 @@ class Writer:
 
     def write_state(self) -> None:
         """Publish ``self.state``: about a microsecond."""
-        self._state_sequence += 1
-        offset = STATE_OFFSET + (self._state_sequence & 1) * STATE_AREA
-        data = self.state.pack(self._state_sequence)
-        self.map[offset : offset + len(data)] = data
+        self._state_sequence = sequence = self._state_sequence + 1
+        body = self.state.pack(sequence)
+        _SEALED_STATE.pack_into(self.map, STATE_OFFSET + (sequence & 1) * STATE_AREA, body, zlib.crc32(body))
 
-    def write_text(self) -> None:
-        """Publish ``self.identity`` and ``self.names``; a text that would not fit is cut to what does."""
+    def write_text(self) -> bool:
+        """Publish ``self.identity`` and ``self.names``; return False, and publish nothing, when they do not fit."""
         text = json.dumps({"identity": self.identity, "names": self.names}, default=str).encode()
         if len(text) > TEXT_AREA - _TEXT.size:
-            text = json.dumps({"identity": {"run": str(self.identity.get("run"))[:128]}, "names": self.names}).encode()
+            return False
         self._text_sequence += 1
         offset = TEXT_OFFSET + (self._text_sequence & 1) * TEXT_AREA
         head = _TEXT.pack(self._text_sequence, len(text), zlib.crc32(text))
         self.map[offset : offset + len(head) + len(text)] = head + text
+        return True
 
     def write_record(self, sequence: int, count: int, step: int, now: float, values: dict[int, float]) -> None:
         """Write one record; ``values`` has at most :data:`VALUES_PER_RECORD` entries."""
         mask = 0
         for index in values:
             mask |= 1 << index
-        ordered = [values[index] for index in sorted(values)]
-        body = RECORD.pack(sequence, count, step, now, mask, *ordered, *_ZEROS[len(ordered) :])
-        offset = RING_OFFSET + (sequence % RING_RECORDS) * RECORD_AREA
-        self.map[offset : offset + RECORD.size + 4] = body + _CRC.pack(zlib.crc32(body))
+        body = RECORDS[len(values)].pack(sequence, count, step, now, mask, *map(values.__getitem__, sorted(values)))
+        SEALED.pack_into(self.map, RING_OFFSET + sequence % RING_RECORDS * RECORD_AREA, body, zlib.crc32(body))
 
     def close(self) -> None:
         """Unmap and unlock.  A clean end sets a flag first; see :data:`FLAG_FINISHED`."""
         self.map.close()
         os.close(self._descriptor)
+
+
+def _shortened(identity: dict[str, Any]) -> dict[str, Any]:
+    """Return an identity that leaves room for the names: a rank must never lose its number to a long text."""
+    if len(json.dumps(identity, default=str)) <= _LONGEST_IDENTITY:
+        return identity
+    known = {name: identity[name] for name in _ESSENTIAL if name in identity}
+    return {name: value if isinstance(value, int) else str(value)[:64] for name, value in known.items()}
 
 
 class Reader:
@@ -272,12 +307,12 @@ class Reader:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            raise RankFileError("unreadable", str(error)) from error
+            reason = "not_regular" if error.errno in (errno.ELOOP, errno.ENXIO) else "unreadable"
+            raise RankFileError(reason, str(error)) from error
         self._descriptor = descriptor
         try:
             self._check_file(owners)
             self.header = self._read_header()
-            self.identity, self.names = self.read_text()
         except BaseException:
             os.close(descriptor)
             raise
@@ -291,6 +326,7 @@ class Reader:
         if status.st_size == 0:
             raise RankFileError("empty")
         self.inode = (status.st_dev, status.st_ino)
+        self.owner = status.st_uid
 
     def _read(self, offset: int, size: int) -> bytes:
         # pread and not mmap: a file that somebody truncates must give a short read, not a SIGBUS.
@@ -365,34 +401,51 @@ class Reader:
     def read_records(self, after: int) -> tuple[list[Record], int]:
         """Return the valid records with a sequence above ``after``, in order, and how many slots did not check.
 
-        A slot that is being written while it is read does not check either; it is found whole at the next poll.
+        Records that were overwritten are in neither.  The newest may just be written: it is found at the next poll.
         The usual poll reads on from ``after`` in chunks; the first one, and one that was overrun, scans the ring.
         """
-        if after <= 0:
-            return self._scan(after)
         records: list[Record] = []
-        invalid = 0
-        while True:
-            data = self._read_slots(after + 1, _CHUNK)
-            found: list[Record] = []
-            for index in range(len(data) // RECORD_AREA):
-                expected = after + 1 + index
-                if index - len(found) > _GAP:
-                    break
-                sequence = int.from_bytes(data[index * RECORD_AREA : index * RECORD_AREA + 8], "little")
-                if sequence == expected:
-                    record = _checked(data, index * RECORD_AREA)
-                    if record is not None:
-                        found.append(record)
-                elif sequence > expected and _checked(data, index * RECORD_AREA) is not None:
-                    rest, more = self._scan(after)
-                    return records + rest, invalid + more
-            if found:
-                invalid += found[-1].sequence - after - len(found)
-                after = found[-1].sequence
-                records += found
-            if len(found) < _CHUNK:
-                return records, invalid
+        position = after
+        while position > 0:
+            found, more = self._read_on(position)
+            records += found
+            position += len(found)
+            if not more or len(records) >= RING_RECORDS:
+                return records, 0
+            if not found:
+                break
+        rest, invalid = self._scan(position)
+        return records + rest, invalid
+
+    def _read_on(self, after: int) -> tuple[list[Record], bool]:
+        """Return the next records without a gap, and whether there may be more."""
+        data = self._read_slots(after + 1, _CHUNK)
+        records: list[Record] = []
+        for offset in range(0, len(data) - RECORD_AREA + 1, RECORD_AREA):
+            expected = after + 1 + len(records)
+            (sequence,) = _SEQUENCES.unpack_from(data, offset)
+            if sequence in (0, expected - RING_RECORDS):
+                # Not written yet; unless the next slot is, and this one is damaged.
+                ahead = data[offset + RECORD_AREA : offset + RECORD_AREA + 8]
+                return records, int.from_bytes(ahead, "little") == expected + 1
+            record = _checked(data, offset) if sequence == expected else None
+            record = record or self._read_again(expected)[0]
+            if record is None:
+                return records, True
+            records.append(record)
+        return records, bool(records)
+
+    def _read_again(self, sequence: int) -> tuple[Record | None, bool]:
+        """Return one record, and without it whether its slot was overwritten by a later one."""
+        record = None
+        for _ in range(_TRIES):
+            data = self._read_slots(sequence, 1)
+            record = _checked(data, 0) if len(data) == RECORD_AREA else None
+            if record is not None and record.sequence == sequence:
+                return record, False
+            if record is not None:
+                break
+        return None, record is not None and record.sequence > sequence
 
     def _read_slots(self, first: int, count: int) -> bytes:
         slot = first % RING_RECORDS
@@ -404,31 +457,31 @@ class Reader:
 
     def _scan(self, after: int) -> tuple[list[Record], int]:
         data = self._read(RING_OFFSET, RING_RECORDS * RECORD_AREA)
-        records: list[Record] = []
+        found: dict[int, Record] = {}
+        for slot in range(len(data) // RECORD_AREA):
+            (sequence,) = _SEQUENCES.unpack_from(data, slot * RECORD_AREA)
+            if after < sequence < after + _LONGEST_JUMP and sequence % RING_RECORDS == slot:
+                record = _checked(data, slot * RECORD_AREA)
+                if record is not None:
+                    found[sequence] = record
+        last = max(found, default=after)
         invalid = 0
-        for offset in range(0, len(data) - RECORD_AREA + 1, RECORD_AREA):
-            sequence = int.from_bytes(data[offset : offset + 8], "little")
-            if sequence <= after:
-                continue
-            record = _checked(data, offset)
-            if record is None or sequence % RING_RECORDS != offset // RECORD_AREA:
-                invalid += 1
-            else:
-                records.append(record)
-        records.sort(key=lambda record: record.sequence)
-        return records, invalid
-
-    def is_at(self, path: str) -> bool:
-        """Whether ``path`` still names the file that is open here."""
-        try:
-            status = os.lstat(path)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self.inode
+        # The ring was written on while it was read: what is missing may be there by now.
+        for sequence in range(max(after + 1, last - RING_RECORDS + 1), last):
+            if sequence not in found:
+                record, overwritten = self._read_again(sequence)
+                if record is not None:
+                    found[sequence] = record
+                else:
+                    invalid += not overwritten
+        return [found[sequence] for sequence in sorted(found)], invalid
 
     def alive(self) -> bool:
-        """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way."""
-        query = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
+
+        The question is for a shared lock: only a lock of somebody who may write the file is in its way.
+        """
+        query = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
         try:
             answer = fcntl.fcntl(self._descriptor, fcntl.F_GETLK, query)
         except OSError:
@@ -442,16 +495,13 @@ class Reader:
 
 def _checked(data: bytes, offset: int) -> Record | None:
     """Return the record at ``offset``, or None when its checksum is wrong."""
-    body = data[offset : offset + RECORD.size]
-    if zlib.crc32(body) != _CRC.unpack_from(data, offset + RECORD.size)[0]:
+    sequence, count, step, now, mask, *numbers, checksum = _WHOLE_RECORD.unpack_from(data, offset)
+    if zlib.crc32(data[offset : offset + RECORD.size]) != checksum:
         return None
-    fields = RECORD.unpack(body)
-    sequence, count, step, now, mask = fields[:5]
-    values: dict[int, float] = {}
-    position = 5
-    while mask and position < 5 + VALUES_PER_RECORD:
-        lowest = mask & -mask
-        values[lowest.bit_length() - 1] = fields[position]
-        mask ^= lowest
-        position += 1
-    return Record(sequence, count, step, now, values)
+    return Record(sequence, count, step, now, dict(zip(_indexes(mask), numbers, strict=False)))
+
+
+@functools.lru_cache(maxsize=256)
+def _indexes(mask: int) -> tuple[int, ...]:
+    """Return the numbers of the bits that are set, lowest first; a step repeats the mask of the step before."""
+    return tuple(index for index in range(MAX_NAMES) if mask >> index & 1)

@@ -26,14 +26,23 @@ from trainvitals.metrics import FAMILIES, STEP_BUCKETS
 log = logging.getLogger(__name__)
 
 LONGEST_LABEL = 256
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+#: Control characters, those that turn the direction of a text or are invisible, and what is no character at all.
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]+"
+)
 #: Drivers answer "not supported" with these: all bits set, and the blank values of NVML and DCGM.
 _IMPOSSIBLE = frozenset({float(2**32 - 1), float(2**64 - 1), float(2**63 - 1), float(2**63 - 14), float(0x7FFFFFF0)})
 #: Bounds by unit: "not supported" survives a conversion of units only as a number that no device can reach.
 _BOUNDS = {"_celsius": (-100.0, 250.0), "_watts": (0.0, 1e5), "_hertz": (0.0, 1e11)}
 #: Families in which NaN and infinity are what was measured.
 _MAY_BE_NONFINITE = frozenset(
-    {"trainvitals_loss", "trainvitals_grad_norm", "trainvitals_value", "trainvitals_evaluation", "trainvitals_learning_rate"}
+    {
+        "trainvitals_loss",
+        "trainvitals_grad_norm",
+        "trainvitals_value",
+        "trainvitals_evaluation",
+        "trainvitals_learning_rate",
+    }
 )
 
 
@@ -77,15 +86,26 @@ class Sink:
         """
         if value is None:
             return
-        if not _possible(name, value):
-            self._tally.rejected[name] = self._tally.rejected.get(name, 0) + 1
+        try:
+            number = float(value)
+        except OverflowError:  # An integer from a file can have any size.
+            self._reject(name)
+            return
+        if not _possible(name, number):
+            self._reject(name)
             return
         texts = self._labels(name, labels)
         if texts is not None:
-            self._family(name).add_metric(texts, value)  # type: ignore[attr-defined]
+            self._family(name).add_metric(texts, number)  # type: ignore[attr-defined]
+
+    def _reject(self, name: str) -> None:
+        self._tally.rejected[name] = self._tally.rejected.get(name, 0) + 1
 
     def histogram(self, name: str, counts: Sequence[int], total: float, *labels: object) -> None:
         """Add a histogram: ``counts`` per bucket of STEP_BUCKETS and one for the rest, and the sum of all values."""
+        if not (math.isfinite(total) and min(counts, default=0) >= 0):
+            self._reject(name)
+            return
         texts = self._labels(name, labels, series=len(counts) + 2)
         if texts is None:
             return
@@ -103,7 +123,7 @@ class Sink:
             self._tally.dropped[self._collector] = self._tally.dropped.get(self._collector, 0) + series
             return None
         if key in self._seen:
-            self._tally.rejected[name] = self._tally.rejected.get(name, 0) + 1
+            self._reject(name)
             return None
         self._seen.add(key)
         self._room -= series
@@ -191,7 +211,8 @@ class _Worker:
                 success = True
             except NoData:
                 success = True
-            except Exception as error:
+            except BaseException as error:
+                # A native library may raise anything; the thread must live to try again.
                 success = False
                 self._complain(error)
             # What was added before a failure is kept: it was read.
@@ -199,7 +220,7 @@ class _Worker:
             self.duration = time.monotonic() - begun
             self._done.set()
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}"
         if text != self._last_error:
             self._last_error = text

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from trainvitals.collect.base import Sink
-from trainvitals.collect.runs import Rank, Runs
+from trainvitals.collect.rank import Rank
+from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 
 #: Values with a family of their own; all others share trainvitals_value.
@@ -36,7 +37,7 @@ class RanksCollector:
     def collect(self, sink: Sink) -> None:
         """Poll the spool and add all families of runs and ranks; without a run there are only the counters."""
         files = self._spool.poll()
-        self._runs.update(files, self._clock())  # type: ignore[attr-defined]
+        self._runs.update(files, self._clock())
         by_run = self._runs.by_run()
         self.overview = tuple((run, _state(ranks), _step(ranks), len(ranks)) for run, ranks in by_run.items())
         for run, ranks in by_run.items():
@@ -47,8 +48,8 @@ class RanksCollector:
                 _add_rank(sink, rank)
             self._add_findings(sink, run, ranks)
         sink.add("trainvitals_rank_files", len(files))
-        for reason, count in sorted(self._spool.rejected.items()):
-            sink.add("trainvitals_rank_files_rejected", count, reason)
+        for reason, count in sorted({**self._spool.rejected, "duplicate": self._runs.duplicates}.items()):
+            sink.add("trainvitals_rank_files_rejected", count or None, reason)
         sink.add("trainvitals_records_lost_total", self._spool.lost)
         sink.add("trainvitals_records_invalid_total", self._spool.invalid + self._runs.broken)
         sink.add("trainvitals_event_lines_rejected_total", self._spool.bad_lines)

@@ -1,10 +1,14 @@
-"""The spool: finds rank files, reads them, and hands on what is new.  A bad file costs itself and is counted."""
+"""The spool: finds rank files, reads them, and hands on what is new.  A bad file costs itself and is counted.
+
+Users can write here.  So files are opened anew at each poll (a thousand files cost no descriptors), a user can crowd
+out nobody else, and whatever a file holds is bounded before it is used.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import glob
-import json
+import logging
 import math
 import os
 import stat
@@ -14,56 +18,77 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trainvitals import rankfile
+from trainvitals.collect import events
 from trainvitals.telemetry import Event, Identity, Step
 
-#: A spool can hold so many rank files; the rest is counted as rejected.
-MAX_FILES = 4096
-_EVENT_CHUNK = 1 << 16
-_LONGEST_TEXT = 256
+log = logging.getLogger(__name__)
+
+#: A folder can hold so many rank files; of more, the newest count and the rest is rejected.
+MAX_FILES = 1024
+#: Times beyond are no times of ours: seconds since boot.
+_LONGEST_UPTIME = 1e10
 
 
 @dataclass
 class RankFile:
-    """One open rank file and what was read from it at the last poll."""
+    """One rank file and what was read from it at the last poll."""
 
-    reader: rankfile.Reader
+    path: str
+    inode: tuple[int, int]
+    owner: int
+    header: rankfile.Header
     identity: Identity
     names: list[str]
-    started: float
     state: rankfile.State
     alive: bool = True
     steps: list[Step] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    sequence: int = 0
+    #: Sequence of the last record; None before the first poll.
+    sequence: int | None = None
+    #: The highest number of a step, and the wall time of the last record.
+    count: int = 0
+    last_record: float = 0.0
     #: When the exporter saw that the writer was gone; None while it lives.
     ended: float | None = None
-    _events: int | None = None
-    _events_offset: int = 0
+    events_offset: int = 0
+
+    @property
+    def incarnation(self) -> tuple[int, int, float]:
+        """What no other file has, not even one that took the place and the inode of this one."""
+        return (*self.inode, self.header.started_monotonic)
+
+    @property
+    def started(self) -> float:
+        """Wall time of the start of the process."""
+        return self.header.started_wall
 
     @property
     def last_activity(self) -> float:
         """Wall time of the last call of the probe that left a trace."""
-        return self.wall(self.state.heartbeat)
+        return max(self.wall(self.state.heartbeat), self.last_record)
 
     def wall(self, monotonic: float) -> float:
         """Turn the file's monotonic time into wall time."""
-        return self.started + monotonic - self.reader.header.started_monotonic
+        return self.started + monotonic - self.header.started_monotonic
 
 
 class Spool:
     """The rank files below some folders.  ``patterns`` are folders or globs of folders.
 
-    ``clock`` gives wall time.  Files whose writer ended longer than ``keep`` seconds ago are closed, and removed
-    where that is allowed; ``remove`` switches the removal off.
+    ``clock`` gives wall time.  Files whose writer ended longer than ``keep`` seconds ago are shown no more, and
+    removed where that is allowed; ``remove`` switches the removal off.
     """
 
-    def __init__(self, patterns: Sequence[str], *, keep: float, remove: bool, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, patterns: Sequence[str], *, keep: float, remove: bool, clock: Callable[[], float] = time.time
+    ) -> None:
         self._patterns = patterns
         self._keep = keep
         self._remove = remove
         self._clock = clock
         self._files: dict[str, RankFile] = {}
-        self._forgotten: set[tuple[str, int]] = set()
+        self._forgotten: dict[str, tuple[int, int]] = {}
+        self._complained: set[str] = set()
         self.rejected: Counter[str] = Counter()
         self.lost = 0
         self.invalid = 0
@@ -76,162 +101,186 @@ class Spool:
         seen: set[str] = set()
         good: list[RankFile] = []
         for path, owners in self._find():
+            if path in seen:
+                continue
             seen.add(path)
             file = self._poll_file(path, owners, now)
             if file is not None:
                 good.append(file)
-        for path in [path for path in self._files if path not in seen]:
-            self._close(path)
+        for known in (self._files, self._forgotten):
+            for path in known.keys() - seen:
+                del known[path]
+        self._complained &= seen
         return sorted(good, key=lambda file: file.started)
 
     def _find(self) -> Iterator[tuple[str, frozenset[int] | None]]:
         """Yield the paths of rank files, with the users who may own them."""
-        count = 0
         for pattern in self._patterns:
-            for folder in sorted(glob.glob(pattern)):
+            for folder in sorted(map(os.path.normpath, glob.glob(pattern))):
                 try:
                     status = os.lstat(folder)
-                    names = sorted(os.listdir(folder)) if stat.S_ISDIR(status.st_mode) else []
+                    if not stat.S_ISDIR(status.st_mode):
+                        self.rejected["not_a_folder"] += 1
+                        continue
+                    paths = [
+                        os.path.join(folder, name)
+                        for name in sorted(os.listdir(folder))
+                        if name.endswith(rankfile.RANK_SUFFIX)
+                    ]
                 except OSError:
                     self.rejected["folder"] += 1
                     continue
+                if len(paths) > MAX_FILES:
+                    self.rejected["too_many"] += len(paths) - MAX_FILES
+                    paths = sorted(paths, key=_changed)[-MAX_FILES:]
                 # In a folder of one user only that user's files count; a sticky one is shared on purpose.
                 owners = None if status.st_mode & stat.S_ISVTX else frozenset({status.st_uid, 0})
-                for name in names:
-                    if name.endswith(rankfile.RANK_SUFFIX):
-                        count += 1
-                        if count > MAX_FILES:
-                            self.rejected["too_many"] += 1
-                        else:
-                            yield os.path.join(folder, name), owners
+                for path in paths:
+                    yield path, owners
 
     def _poll_file(self, path: str, owners: frozenset[int] | None, now: float) -> RankFile | None:
-        file = self._files.get(path)
+        """Return the file at ``path``, or None where there is none to show."""
         try:
-            if file is not None and not file.reader.is_at(path):
-                self._close(path)
-                file = None
-            if file is None:
-                file = self._open(path, owners)
-                if file is None:
+            with contextlib.closing(rankfile.Reader(path, owners=owners)) as reader:
+                if self._forgotten.get(path) == reader.inode:
                     return None
+                file = self._files.get(path)
+                if file is None or (file.inode, file.header) != (reader.inode, reader.header):
+                    file = _open(reader)
+                # One that turns bad stays known: what was read must not be read again when it recovers.
                 self._files[path] = file
-            self._read(file, now)
+                self._read(file, reader, now)
         except rankfile.RankFileError as error:
-            # One that was good before stays open: what was read must not be read again when it recovers.
             self.rejected[error.reason] += 1
             return None
+        except Exception:
+            self.rejected["broken"] += 1
+            if path not in self._complained:
+                self._complained.add(path)
+                log.warning("rank file %r cannot be read", path, exc_info=True)
+            return None
         if file.ended is not None and now - file.ended > self._keep:
-            self._forget(path, file)
+            self._forget(file)
             return None
         return file
 
-    def _open(self, path: str, owners: frozenset[int] | None) -> RankFile | None:
-        reader = rankfile.Reader(path, owners=owners)
-        try:
-            if (path, reader.inode[1]) in self._forgotten:
-                reader.close()
-                return None
-            header = reader.header
-            if header.boot_id != rankfile.boot_id():
-                raise rankfile.RankFileError("boot", "written before the last boot")
-            if not math.isfinite(header.started_wall) or not math.isfinite(header.started_monotonic):
-                raise rankfile.RankFileError("header", "times")
-            state = reader.read_state()
-            if state is None:
-                raise rankfile.RankFileError("state", "checksum")
-            return RankFile(reader, _identity(reader.identity), [], header.started_wall, state)
-        except BaseException:
-            reader.close()
-            raise
-
-    def _read(self, file: RankFile, now: float) -> None:
+    def _read(self, file: RankFile, reader: rankfile.Reader, now: float) -> None:
         file.steps, file.events = [], []
         # The lock first: what was written before the writer ended is then surely read after.
-        file.alive = file.reader.alive()
-        file.ended = None if file.alive else file.ended or now
+        file.alive = reader.alive()
+        if file.alive:
+            file.ended = None
+        elif file.ended is None:
+            file.ended = now
+        self._read_text(file, reader)
+        state = reader.read_state()
+        if state is None or not _makes_sense(state):
+            self.invalid += 1
+        else:
+            file.state = state
+        records, invalid = reader.read_records(file.sequence or 0)
+        if any(max(record.values, default=-1) >= len(file.names) for record in records):
+            # A name that was added since.
+            self._read_text(file, reader)
+        self.invalid += invalid
+        if records and file.sequence is not None:
+            self.lost += records[-1].sequence - file.sequence - len(records) - invalid
+        file.sequence = records[-1].sequence if records else file.sequence or 0
+        file.steps = [step for record in records if (step := self._step(file, record)) is not None]
+        if file.steps:
+            file.count = max(file.count, *(step.count for step in file.steps))
+            file.last_record = max(file.last_record, file.steps[-1].time)
+        self._read_events(file)
+
+    def _read_text(self, file: RankFile, reader: rankfile.Reader) -> None:
         try:
-            identity, names = file.reader.read_text()
-            file.identity, file.names = _identity(identity), names
+            identity, names = reader.read_text()
         except rankfile.RankFileError as error:
             if error.reason != "identity":
                 raise
             self.invalid += 1
-        state = file.reader.read_state()
-        if state is None or not math.isfinite(state.heartbeat) or not math.isfinite(state.phase_since):
-            self.invalid += 1
         else:
-            file.state = state
-        records, invalid = file.reader.read_records(file.sequence)
-        self.invalid += invalid
-        if records:
-            missing = records[-1].sequence - file.sequence - len(records) - invalid
-            self.lost += max(0, missing) if file.sequence else 0
-            file.sequence = records[-1].sequence
-        file.steps = [step for record in records if (step := self._step(file, record)) is not None]
-        file.events = list(self._read_events(file))
+            file.identity, file.names = _identity(identity), names
 
     def _step(self, file: RankFile, record: rankfile.Record) -> Step | None:
-        if not math.isfinite(record.time) or any(index >= len(file.names) for index in record.values):
+        if not 0.0 <= record.time < _LONGEST_UPTIME or max(record.values, default=-1) >= len(file.names):
             self.invalid += 1
             return None
         values = {file.names[index]: value for index, value in record.values.items()}
         return Step(record.step, record.count, file.wall(record.time), values)
 
-    def _read_events(self, file: RankFile) -> Iterator[Event]:
-        if file._events is None:
-            path = file.reader.path.removesuffix(rankfile.RANK_SUFFIX) + rankfile.EVENTS_SUFFIX
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError:
-                return
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                os.close(descriptor)
-                return
-            file._events = descriptor
+    def _read_events(self, file: RankFile) -> None:
+        """Read what is new in the events file, which must belong to the owner of the rank file."""
         try:
-            data = os.pread(file._events, _EVENT_CHUNK, file._events_offset)
-        except OSError:
+            lines, file.events_offset = events.read_lines(events.path_of(file.path), file.events_offset, file.owner)
+        except FileNotFoundError:
             return
-        end = data.rfind(b"\n") + 1
-        if not end and len(data) == _EVENT_CHUNK:
-            end = len(data)  # One line that fills the chunk is no line of ours.
-        file._events_offset += end
-        for line in data[:end].splitlines():
-            event = _event(line)
-            if event is None:
-                self.bad_lines += 1
-            else:
-                yield event
+        except OSError:
+            self.rejected["events"] += 1
+            return
+        found = [events.parse(line) for line in lines]
+        file.events = [event for event in found if event is not None]
+        self.bad_lines += len(found) - len(file.events)
 
-    def _forget(self, path: str, file: RankFile) -> None:
-        """Stop showing a file that ended long ago; remove it where the folder lets us."""
-        self._forgotten.add((path, file.reader.inode[1]))
-        self._close(path)
-        if self._remove:
-            for name in (path, path.removesuffix(rankfile.RANK_SUFFIX) + rankfile.EVENTS_SUFFIX):
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
-
-    def _close(self, path: str) -> None:
-        file = self._files.pop(path, None)
-        if file is not None:
-            file.reader.close()
-            if file._events is not None:
-                os.close(file._events)
+    def _forget(self, file: RankFile) -> None:
+        """Show no more a file that ended long ago; remove it where the folder lets us."""
+        self._forgotten[file.path] = file.inode
+        del self._files[file.path]
+        if not self._remove:
+            return
+        folder, name = os.path.split(file.path)
+        with contextlib.suppress(OSError):
+            # By descriptor: the folder's owner may put a symbolic link in its place at any time.
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                if (status.st_dev, status.st_ino) == file.inode:
+                    os.unlink(name, dir_fd=descriptor)
+                    os.unlink(events.path_of(name), dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
 
     def close(self) -> None:
-        """Close every file."""
-        for path in list(self._files):
-            self._close(path)
+        """Forget every file."""
+        self._files.clear()
+        self._forgotten.clear()
+
+
+def _open(reader: rankfile.Reader) -> RankFile:
+    """Return what is known of a file that was not read before; raises RankFileError."""
+    header = reader.header
+    if header.boot_id != rankfile.boot_id():
+        raise rankfile.RankFileError("boot", "written before the last boot")
+    if not 0.0 <= header.started_wall < events.LATEST_TIME or not 0.0 <= header.started_monotonic < _LONGEST_UPTIME:
+        raise rankfile.RankFileError("header", "times")
+    identity, names = reader.read_text()
+    state = reader.read_state()
+    if state is None or not _makes_sense(state):
+        raise rankfile.RankFileError("state", "checksum or times")
+    return RankFile(reader.path, reader.inode, reader.owner, header, _identity(identity), names, state)
+
+
+def _makes_sense(state: rankfile.State) -> bool:
+    return 0.0 <= state.heartbeat < _LONGEST_UPTIME and 0.0 <= state.phase_since < _LONGEST_UPTIME
+
+
+def _changed(path: str) -> float:
+    """Return when a file was last changed; one that is gone or hides it counts as the oldest."""
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return -math.inf
 
 
 def _identity(fields: dict[str, object]) -> Identity:
-    """Build an identity from what a file says; wrong types fall back to the defaults."""
+    """Build an identity from what a file says; wrong types fall back to the defaults.
+
+    Texts are bounded by the size of their area, and cleaned where they become labels.
+    """
 
     def text(name: str) -> str:
         value = fields.get(name)
-        return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
+        return value if isinstance(value, str) else ""
 
     def number(name: str, default: int) -> int:
         value = fields.get(name)
@@ -248,14 +297,3 @@ def _identity(fields: dict[str, object]) -> Identity:
         target_steps=target or None,
         device_uuid=text("device_uuid"),
     )
-
-
-def _event(line: bytes) -> Event | None:
-    try:
-        document = json.loads(line)
-        moment, kind, step = document.pop("time"), document.pop("kind"), document.pop("step", -1)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    if not isinstance(kind, str) or not isinstance(step, int) or not isinstance(moment, float) or not math.isfinite(moment):
-        return None
-    return Event(moment, kind[:_LONGEST_TEXT], step, document)

@@ -34,10 +34,32 @@ __all__ = ["checkpoint", "evaluate", "event", "finish", "init", "phase", "spool_
 #: So many errors of our own switch the probe off.
 MAX_ERRORS = 3
 #: Memory-mapped files on these are not coherent between processes, or block when a server goes away.
-_REMOTE_FILESYSTEMS = ("nfs", "lustre", "ceph", "gpfs", "fuse", "cifs", "9p", "beegfs")
+_REMOTE_FILESYSTEMS = (
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "fuse",
+    "gfs",
+    "gpfs",
+    "lustre",
+    "nfs",
+    "ocfs",
+    "orangefs",
+    "panfs",
+    "pvfs",
+    "smb",
+    "wekafs",
+)
+_WHOLE_NUMBERS = ("target_steps", "attempt", "rank", "local_rank", "world_size")
+_LONGEST_MESSAGE = 400
 
 _recorder: Recorder | None = None
+#: The recorder of a probe that was switched off by its own errors: its file still learns how the run ended.
+_switched_off: Recorder | None = None
 _installed = False
+_finalizer_installed = False
 _failed = False
 _told: set[str] = set()
 
@@ -57,20 +79,37 @@ def init(run: str | None = None, *, target_steps: int | None = None, **identity:
     global _recorder
     if _recorder is not None:
         return True
-    if os.environ.get("TRAINVITALS_DISABLE", "") not in ("", "0") or not sys.platform.startswith("linux"):
+    if _switched_off is not None or not _wanted():
         return False
     try:
         folder = spool_folder(os.environ)
         _prepare(folder)
         who = identify(os.environ, run=run)
-        who.update({name: value for name, value in {"target_steps": target_steps, **identity}.items() if value is not None})
-        _recorder = Recorder(folder, who)
-        _install()
-        _recorder.event("start", {"attempt": who["attempt"], "world_size": who["world_size"]})
+        who.update(_known({"target_steps": target_steps, **identity}))
+        recorder = Recorder(folder, who)
     except Exception as error:
-        _tell_once(f"this run is not recorded: {error}")
+        _tell_once("init", "this run is not recorded", error)
         return False
-    return True
+    _recorder = recorder
+    _call(_install)
+    _call(Recorder.event, "start", {name: who[name] for name in ("attempt", "world_size")})
+    return _recorder is not None
+
+
+def _wanted() -> bool:
+    return sys.platform.startswith("linux") and os.environ.get("TRAINVITALS_DISABLE", "") in ("", "0")
+
+
+def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was given, in the types that the exporter expects; a count that is none was not given."""
+    known = {name: value for name, value in identity.items() if value is not None}
+    for name in _WHOLE_NUMBERS:
+        try:
+            if name in known:
+                known[name] = int(known[name])
+        except (TypeError, ValueError, OverflowError):
+            del known[name]
+    return known
 
 
 def step(step: int | None = None, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -86,12 +125,16 @@ def step(step: int | None = None, values: Mapping[str, Any] | None = None, /, **
     recorder = _recorder
     if recorder is not None:
         try:
-            recorder.step(step, named if values is None else {**values, **named} if named else values)
+            if named:
+                # Somebody writes step(step=7, loss=...).
+                step = named.pop("step", None) if step is None else step
+                values = named if values is None else {**values, **named}
+            recorder.step(step, named if values is None else values)
         except Exception as error:
             _internal_error(error)
 
 
-def phase(name: str) -> contextlib.ContextDecorator:
+def phase(name: str) -> _Phase:
     """Count the time inside as spent in a phase: ``with trainvitals.phase("data"): ...``, or as a decorator.
 
     ``name`` is one of init, train, data, forward, backward, optimizer, communication, checkpoint, evaluation, other.
@@ -125,7 +168,9 @@ def evaluate(step: int | None = None, *, name: str = "validation", **values: Any
     _call(Recorder.evaluate, step, name, values)
 
 
-def checkpoint(step: int | None = None, path: object = None, *, kind: str = "save") -> contextlib.AbstractContextManager[None]:
+def checkpoint(
+    step: int | None = None, path: object = None, *, kind: str = "save"
+) -> contextlib.AbstractContextManager[None]:
     """Time a checkpoint: ``with trainvitals.checkpoint(step, path): torch.save(...)``.
 
     ``kind`` is "save" or "load".  An exception inside is recorded as a failed checkpoint and goes on its way.
@@ -134,34 +179,25 @@ def checkpoint(step: int | None = None, path: object = None, *, kind: str = "sav
 
 
 class _Checkpoint(contextlib.AbstractContextManager[None]):
-    """Keeps our errors out of the user's block and the user's exceptions intact."""
+    """A class and not a generator: a forked child that drops a generator would run its end, in the parent's file."""
+
+    __slots__ = ("_begun", "_kind", "_path", "_recorder", "_step")
 
     def __init__(self, step: int | None, path: object, kind: str) -> None:
-        self._arguments = (step, path, kind)
-        self._inner: contextlib.AbstractContextManager[None] | None = None
+        self._step, self._path, self._kind = step, path, kind
+        self._recorder: Recorder | None = None
+        self._begun = (0, 0.0)
 
     def __enter__(self) -> None:
-        recorder = _recorder
-        if recorder is None:
-            return
-        try:
-            inner = recorder.checkpoint(*self._arguments)
-            inner.__enter__()
-            self._inner = inner
-        except Exception as error:
-            _internal_error(error)
+        self._recorder = _call(self._begin)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._inner is None or _recorder is None:
-            return
-        try:
-            self._inner.__exit__(kind, error, trace)
-        except BaseException as raised:
-            # The generator hands the user's own exception back: the with statement raises it again by itself.
-            if raised is not error:
-                _internal_error(raised)
+    def _begin(self, recorder: Recorder) -> None:
+        self._begun = recorder.begin_checkpoint(self._step)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._recorder is not None and self._recorder is _recorder:
+            error = None if kind is None else kind.__name__
+            _call(Recorder.end_checkpoint, self._begun, self._path, self._kind, error)
 
 
 def event(kind: str, message: str | None = None, *, step: int | None = None, **fields: Any) -> None:
@@ -174,14 +210,14 @@ def event(kind: str, message: str | None = None, *, step: int | None = None, **f
 
 def finish(status: str = "ok") -> None:
     """Report the end of the run: "ok" or "failed".  Called by itself when the interpreter exits."""
-    global _recorder
-    recorder = _recorder
-    _recorder = None
+    global _recorder, _switched_off
+    recorder = _recorder or _switched_off
+    _recorder = _switched_off = None
     if recorder is not None:
         try:
             recorder.finish(status)
         except Exception as error:
-            _tell_once(f"the end of the run is not recorded: {error}")
+            _tell_once("finish", "the end of the run is not recorded", error)
 
 
 def _call(method: Callable[..., Any], *arguments: Any) -> Recorder | None:
@@ -199,7 +235,7 @@ def _call(method: Callable[..., Any], *arguments: Any) -> Recorder | None:
 
 def _internal_error(error: BaseException) -> None:
     """Count an error of ours; after the third, say so and stop."""
-    global _recorder
+    global _recorder, _switched_off
     recorder = _recorder
     if recorder is None:
         return
@@ -209,19 +245,26 @@ def _internal_error(error: BaseException) -> None:
         recorder.disable()
     except Exception as second:
         error = second
-    _recorder = None
-    _tell_once(f"switched off after {MAX_ERRORS} internal errors, the training goes on; the last was {error!r}")
+    _recorder, _switched_off = None, recorder
+    _tell_once("off", f"switched off after {MAX_ERRORS} internal errors, the training goes on; the last was", error)
 
 
-def _tell_once(message: str) -> None:
-    if message not in _told:
-        _told.add(message)
-        with contextlib.suppress(Exception):
-            print(f"trainvitals: {message}", file=sys.stderr)
+def _tell_once(occasion: str, message: str, error: BaseException) -> None:
+    """Write one line on standard error, the only one of its occasion in the life of the process."""
+    if occasion in _told or sys.stderr is None:
+        return
+    _told.add(occasion)
+    with contextlib.suppress(Exception):
+        text = str(error) if isinstance(error, OSError) else repr(error)
+        line = " ".join(f"trainvitals: {message}: {text}".split())
+        print(line[:_LONGEST_MESSAGE], file=sys.stderr)
 
 
 def _prepare(folder: str) -> None:
     """Make the spool and refuse one that is not ours to use; raises OSError with the reason."""
+    remote = _filesystem(folder)
+    if remote.startswith(_REMOTE_FILESYSTEMS):
+        raise OSError(f"{folder} is on {remote}; TRAINVITALS_DIR must name a local folder, best on tmpfs")
     with contextlib.suppress(FileExistsError):
         # Only the last part: a spool that an administrator should have mounted must not appear on the root disk.
         os.mkdir(folder, 0o755)
@@ -231,19 +274,17 @@ def _prepare(folder: str) -> None:
     shared = bool(status.st_mode & stat.S_ISVTX)
     if status.st_uid not in (os.getuid(), 0) and not shared:
         raise OSError(f"{folder} belongs to another user (uid {status.st_uid})")
-    remote = _filesystem(folder)
-    if remote.startswith(_REMOTE_FILESYSTEMS):
-        raise OSError(f"{folder} is on {remote}; TRAINVITALS_DIR must name a local folder, best on tmpfs")
 
 
-def _filesystem(folder: str) -> str:
+def _filesystem(folder: str, mounts: str = "/proc/self/mounts") -> str:
     """Return the type of the file system that a folder is on, or an empty string."""
     best = ("", "")
     real = os.path.realpath(folder)
     try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
-            for line in mounts:
+        with open(mounts, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
                 _, point, kind = line.split(" ", 3)[:3]
+                point = point.replace("\\040", " ")
                 inside = real == point or real.startswith(point.rstrip("/") + "/")
                 if inside and len(point) >= len(best[0]):
                     best = (point, kind)
@@ -252,34 +293,51 @@ def _filesystem(folder: str) -> str:
     return best[1]
 
 
-def _install() -> None:
+def _install(_: Recorder) -> None:
     """Hook into the end of the process and into fork, once; earlier hooks are called as before."""
-    global _installed
+    global _installed, _finalizer_installed
+    if not _finalizer_installed and (multiprocessing := sys.modules.get("multiprocessing.util")):
+        # Its children leave by os._exit, which skips atexit but not this.
+        multiprocessing.Finalize(None, _finish_at_exit, exitpriority=0)
+        _finalizer_installed = True
     if _installed:
         return
     _installed = True
     os.register_at_fork(after_in_child=_forget)
     atexit.register(_finish_at_exit)
-    if multiprocessing := sys.modules.get("multiprocessing.util"):
-        # Its children leave by os._exit, which skips atexit but not this.
-        multiprocessing.Finalize(None, _finish_at_exit, exitpriority=0)
     previous = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         global _failed
         _failed = True
-        _call(Recorder.event, "exception", {"type": kind.__name__, "message": str(error)[:500]})
+        _call(_record_exception, error)
         previous(kind, error, trace)
 
     sys.excepthook = excepthook
 
 
+def _record_exception(recorder: Recorder, error: BaseException) -> None:
+    recorder.event("exception", {"type": type(error).__name__, "message": str(error)[:300]})
+
+
 def _finish_at_exit() -> None:
-    error = sys.exc_info()[1]
-    finish("failed" if _failed or (error is not None and not isinstance(error, SystemExit)) else "ok")
+    finish("failed" if _failed or _is_failure(sys.exc_info()[1]) or _was_shown() else "ok")
+
+
+def _is_failure(error: BaseException | None) -> bool:
+    """Whether a child of multiprocessing ends by this exception; atexit knows none."""
+    if isinstance(error, SystemExit):
+        return error.code not in (None, 0)
+    return error is not None
+
+
+def _was_shown() -> bool:
+    """Whether the interpreter ends by an exception that a hook set after ours kept from it."""
+    return getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
 
 
 def _forget() -> None:
     """In a forked child: drop the recorder without touching the file, which belongs to the parent."""
-    global _recorder
-    _recorder = None
+    global _recorder, _switched_off, _finalizer_installed, _failed
+    _recorder = _switched_off = None
+    _finalizer_installed = _failed = False

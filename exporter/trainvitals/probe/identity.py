@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+#: Letters of every language may stand in a name; what breaks labels, paths and queries may not.
+_UNSAFE = re.compile(r"[^\w.-]+")
 _LONGEST_NAME = 64
 
 #: (rank, local rank, world size) as each launcher calls them, in the order of trust.
@@ -78,10 +79,11 @@ def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str,
     rank, local_rank, world_size = 0, 0, 1
     for names in _RANK_VARIABLES:
         value = _integer(environ.get(names[0]))
-        if value is not None:
+        # Some launchers say -1 for "not set".
+        if value is not None and value >= 0:
             rank = value
-            local_rank = _integer(environ.get(names[1])) or 0
-            world_size = _integer(environ.get(names[2])) or 1
+            local_rank = max(_integer(environ.get(names[1])) or 0, 0)
+            world_size = max(_integer(environ.get(names[2])) or 1, 1)
             break
     main = sys.modules.get("__main__")
     program = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else "")

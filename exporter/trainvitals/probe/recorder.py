@@ -1,33 +1,47 @@
 """The recorder: one rank file, one events file, and the bookkeeping between the two.
 
-Rules that every method keeps: no lock, no socket, no fsync, no wait, no thread; an error of ours never leaves
-:class:`Guard`.  All methods are called by the training thread; a second thread may lose a record, nothing worse.
+Rules that every method keeps: no lock, no socket, no fsync, no wait, no thread.
+An error of ours is caught by the caller, :mod:`trainvitals.probe`.
+All methods are called by the training thread; a second thread may lose a record, nothing worse.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import gc
 import json
+import math
+import operator
 import os
-import struct
+import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainvitals import rankfile
 from trainvitals.probe.tensors import TensorReader
 
-#: The events of one rank may take this much of the spool; later ones are counted and dropped.
-EVENTS_LIMIT = 1 << 20
-_LONGEST_EVENT = 4096
-
 _PHASE_INDEX = {name: index for index, name in enumerate(rankfile.PHASES)}
 #: Values that are added up over the run and not drawn as a curve.
 _CUMULATIVE = ("samples", "tokens")
-_TRAIN = _PHASE_INDEX["train"]
+#: Names that are no values of a record.
+_SPECIAL = (*_CUMULATIVE, "skipped")
+_INIT, _TRAIN = _PHASE_INDEX["init"], _PHASE_INDEX["train"]
+_LARGEST_STEP = 2**63 - 1
+#: A name of a file has at most 255 bytes, and a run may be called in any script.
+_UNSAFE_IN_FILE = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_TEXT = 256
+
+_NUMBERS = frozenset({float, int, bool})
+#: So many sets of names get a function of their own; a loop has one or two.
+_QUICK_STEPS = 16
+#: Frameworks whose tensors the garbage collector may not know.
+_UNTRACKED = ("mindspore", "paddle")
+
+#: Takes the number of a step and its values.
+Step = Callable[[int | None, Mapping[str, Any]], None]
 
 
 class Recorder:
@@ -35,88 +49,104 @@ class Recorder:
 
     def __init__(self, folder: str, identity: dict[str, Any]) -> None:
         unique = os.urandom(4).hex()
-        base = os.path.join(folder, f"{identity['run']}.{identity['rank']}.{unique}")
+        name = _UNSAFE_IN_FILE.sub("-", f"{identity['run']}.{identity['rank']}")[:128]
+        base = os.path.join(folder, f"{name}.{unique}")
         self.writer = rankfile.Writer(base + rankfile.RANK_SUFFIX, identity)
         self._events_path = base + rankfile.EVENTS_SUFFIX
         self._events: int | None = None
         self._events_size = 0
+        self._events_torn = False
+        self._table_full = False
         self._indexes: dict[str, int] = {}
-        self._sequence = itertools.count(1)
         self._tensors: TensorReader | None = None
         self._phases: list[int] = []
         self.closed = False
-        self.step = self._build_step()
+        self._quick: dict[tuple[str, ...], Step] = {}
+        #: The function behind ``trainvitals.step``; it changes with what the steps hold.
+        self.step: Step = self._learn
 
-    def _build_step(self) -> Callable[[int | None, Mapping[str, Any]], None]:
-        """Return the function behind ``trainvitals.step``.
+    def _learn(self, number: int | None, values: Mapping[str, Any]) -> None:
+        """Take a step that is not like the one before, and be quick about the next one that is like it."""
+        names = (*values,) if isinstance(values, Mapping) else ()
+        quick = self._quick.get(names)
+        if quick is not None and quick is not self.step and not self._waiting():
+            self.step = quick
+            quick(number, values)
+            return
+        self._slow_step(number, values)
+        if quick is None and len(self._quick) < _QUICK_STEPS:
+            quick = self._quick_step(names)
+            if quick is not None:
+                self._quick[names] = quick
+        self.step = self._learn if quick is None or self._waiting() else quick
 
-        The usual step repeats the names of the step before and holds nothing but finite floats.
-        That case is one closure without attribute look-ups: it costs two to three times the bare write.
-        ``sum`` is the cheapest test there is: its result is a plain float only if every value is a plain number, and
-        that float is finite only if every value is.  Everything else takes :meth:`_slow_step`.
+    def _waiting(self) -> bool:
+        """Whether values are on their way from a device: then every step asks for them."""
+        return self._tensors is not None and self._tensors.waiting
+
+    def _quick_step(self, names: tuple[str, ...]) -> Step | None:
+        """Return a function for steps with just these names, or None where each needs a closer look.
+
+        The usual step repeats the names of the step before and holds numbers only.
+        That case is one closure without attribute look-ups: less than three times the bare write.
+        What is unusual in it (a tensor, a loss that is not finite, another name) goes to :meth:`_learn` before
+        anything is written.
         """
-        pack, crc32, pack_crc = rankfile.RECORD.pack, zlib.crc32, rankfile._CRC.pack
+        plain = [name for name in names if name not in _SPECIAL]
+        if not 0 < len(plain) <= rankfile.VALUES_PER_RECORD or not set(plain) <= self._indexes.keys():
+            return None
+        plain.sort(key=self._indexes.__getitem__)
+        mask = sum(1 << self._indexes[name] for name in plain)
+        width, special = len(names), len(plain) < len(names)
+        # Only the loss has to be finite; without one, any value may stand for it.
+        judged = "loss" if "loss" in plain else plain[0]
+        pick, pack = _getter(plain), rankfile.RECORDS[len(plain)].pack
+        seal, crc32, monotonic = rankfile.SEALED.pack_into, zlib.crc32, time.monotonic
         area, offset, slots = rankfile.RECORD_AREA, rankfile.RING_OFFSET, rankfile.RING_RECORDS
-        written = rankfile.RECORD.size + 4
-        state, memory = self.writer.state, self.writer.map
-        next_sequence, monotonic = self._sequence.__next__, time.monotonic
-        known_names: list[str] = []
-        mask = 0
-        padding: tuple[float, ...] = ()
+        is_tracked, only_numbers = _tracking(), _NUMBERS.issuperset
+        state, memory, learn, write_state = self.writer.state, self.writer.map, self._learn, self._write_state
 
         def step(number: int | None, values: Mapping[str, Any]) -> None:
-            nonlocal known_names, mask, padding
             try:
-                numbers = values.values()
-                total = sum(numbers)
-                if (
-                    [*values] == known_names
-                    and total.__class__ is float
-                    and total - total == 0.0
-                    and number.__class__ is int
-                    and self._tensors is None
-                ):
-                    sequence = next_sequence()
-                    body = pack(sequence, state.count + 1, number, monotonic(), mask, *numbers, *padding)
-                    start = offset + sequence % slots * area
-                    memory[start : start + written] = body + pack_crc(crc32(body))
-                    state.count += 1
-                    state.step = number  # type: ignore[assignment]
-                    return
-            except (TypeError, OverflowError, struct.error):
-                pass  # Something that is no number, or a number that does not fit: the slow way sorts it out.
-            self._slow_step(number, values)
-            names = [*values]
-            if self._is_plain(names):
-                known_names = names
-                mask = sum(1 << self._indexes[name] for name in names)
-                padding = (0.0,) * (rankfile.VALUES_PER_RECORD - len(names))
+                if number is None:
+                    number = state.step + 1
+                elif number.__class__ is not int:
+                    number = self._step_number(number)
+                # Arithmetic on a tensor would run on its device, and on all ranks where it is a sharded one.
+                # A dict that the garbage collector ignores holds no such thing, and asking it is the cheapest test.
+                atoms = not is_tracked(values) or only_numbers(map(type, values.values()))
+                if atoms and len(values) == width:
+                    if special:
+                        samples, tokens = _amounts(values)
+                    loss = values[judged]
+                    if loss - loss == 0.0:
+                        now, record, count = monotonic(), state.records + 1, state.count + 1
+                        body = pack(record, count, number, now, mask, *pick(values))
+                        seal(memory, record % slots * area + offset, body, crc32(body))
+                        state.records, state.count, state.step = record, count, number
+                        if special:
+                            state.samples += samples
+                            state.tokens += tokens
+                            write_state(now)
+                        return
+            except Exception:  # noqa: S110  Another name, a value that is no number: the slow way sorts it out.
+                pass
+            learn(number, values)
 
         return step
-
-    def _is_plain(self, names: list[str]) -> bool:
-        """Whether steps with these names may take the fast way: in table order, in one record, none cumulative."""
-        indexes = [self._indexes.get(name, -1) for name in names]
-        return (
-            0 < len(names) <= rankfile.VALUES_PER_RECORD
-            and min(indexes) >= 0
-            and indexes == sorted(indexes)
-            and not any(name in _CUMULATIVE for name in names)
-        )
 
     def _slow_step(self, number: int | None, values: Mapping[str, Any]) -> None:
         state = self.writer.state
         now = time.monotonic()
         step = state.step = self._step_number(number)
         state.count += 1
-        if state.phase == _PHASE_INDEX["init"]:
-            self._enter(_TRAIN, now)
+        if state.count == 1:
+            self._end_init(now)
         if self._tensors is not None:
             self._tensors.poll()
         count = state.count
         plain, tensors = self._split(values)
-        skipped = bool(plain.pop("skipped", False))
-        state.skipped += skipped
+        skipped = bool(plain.get("skipped"))
         if tensors and self._tensors is not None:
             plain.update(
                 self._tensors.take(tensors, lambda late: self._write(count, step, time.monotonic(), late, skipped))
@@ -125,18 +155,24 @@ class Recorder:
 
     def _step_number(self, number: Any) -> int:
         """Return a whole number of 64 bits; anything else (a tensor, say) becomes the number before plus one."""
-        if isinstance(number, float) and number.is_integer():
+        if (isinstance(number, float) and number.is_integer()) or (_is_numpy(number) and number.dtype.kind in "iu"):
             number = int(number)
-        if isinstance(number, int) and -(2**63) <= number < 2**63:
+        if isinstance(number, int) and -_LARGEST_STEP <= number <= _LARGEST_STEP:
             return number
         if number is not None:
             self.writer.state.dropped += 1
-        return self.writer.state.step + 1
+        return min(self.writer.state.step + 1, _LARGEST_STEP)
 
-    def _split(self, values: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
-        """Part numbers from tensors; what is neither is dropped and counted."""
+    def _split(self, values: object) -> tuple[dict[str, float], dict[str, Any]]:
+        """Part numbers from tensors; what is neither is dropped and counted.
+
+        Arrays of other frameworks are neither: reading one would wait for its device.
+        """
         plain: dict[str, float] = {}
         tensors: dict[str, Any] = {}
+        if not isinstance(values, Mapping):
+            self.writer.state.dropped += 1
+            return plain, tensors
         for name, value in values.items():
             try:
                 if isinstance(value, (int, float)):
@@ -145,11 +181,11 @@ class Recorder:
                     continue
                 elif self._is_tensor(value):
                     tensors[name] = value
-                elif getattr(value, "size", 0) == 1 and hasattr(value, "item"):  # a NumPy scalar or array of one
+                elif _is_numpy(value) and value.size == 1 and value.dtype.kind in "fiub":
                     plain[name] = float(value.item())
                 else:
                     self.writer.state.dropped += 1
-            except (TypeError, ValueError, OverflowError):
+            except Exception:
                 self.writer.state.dropped += 1
         return plain, tensors
 
@@ -164,6 +200,11 @@ class Recorder:
     def _write(self, count: int, step: int, now: float, values: dict[str, float], skipped: bool) -> None:
         """Write the records of one step (or of its late values) and the state behind them."""
         state = self.writer.state
+        if values.get("skipped"):
+            # Stays in the record: the detectors read it.
+            state.skipped += 1
+        else:
+            values.pop("skipped", None)
         for name in _CUMULATIVE:
             amount = values.pop(name, 0.0)
             if 0.0 <= amount < float("inf"):
@@ -177,23 +218,26 @@ class Recorder:
         ordered = sorted(indexed)
         for start in range(0, max(len(ordered), 1), rankfile.VALUES_PER_RECORD):
             part = {index: indexed[index] for index in ordered[start : start + rankfile.VALUES_PER_RECORD]}
-            state.records = next(self._sequence)
+            state.records += 1
             self.writer.write_record(state.records, count, step, now, part)
         self._write_state(now)
 
     def _index(self, name: str) -> int:
-        """Return the place of a name in the table, adding it; -1 when the table is full."""
+        """Return the place of a name in the table, adding it; -1 when the table is full or its text would be."""
         index = self._indexes.get(name)
         if index is not None:
             return index
-        if not isinstance(name, str) or len(self.writer.names) >= rankfile.MAX_NAMES:
-            self.writer.state.dropped += 1
-            return -1
-        self._indexes[name] = index = len(self.writer.names)
-        self.writer.names.append(name[: rankfile.MAX_NAME_LENGTH])
-        # The name first, then the record that needs it.
-        self.writer.write_text()
-        return index
+        names = self.writer.names
+        if isinstance(name, str) and len(names) < rankfile.MAX_NAMES and not self._table_full:
+            names.append(name[: rankfile.MAX_NAME_LENGTH])
+            # The name first, then the record that needs it.
+            if self.writer.write_text():
+                self._indexes[name] = len(names) - 1
+                return len(names) - 1
+            names.pop()
+            self._table_full = True
+        self.writer.state.dropped += 1
+        return -1
 
     def _write_state(self, now: float) -> None:
         if self._tensors is not None:
@@ -209,11 +253,18 @@ class Recorder:
         state.phase_seconds[state.phase] += max(0.0, now - state.phase_since)
         state.phase, state.phase_since = phase, now
 
+    def _end_init(self, now: float) -> None:
+        """The first step ends the start, also where it is reported from within a phase."""
+        self._phases = [_TRAIN if phase == _INIT else phase for phase in self._phases]
+        if self.writer.state.phase == _INIT:
+            self._enter(_TRAIN, now)
+
     def begin_phase(self, name: str) -> None:
         """Begin a phase inside the current one; its time counts for the innermost alone, so that all add up."""
         now = time.monotonic()
+        phase = _PHASE_INDEX.get(name, 0) if isinstance(name, str) else 0
         self._phases.append(self.writer.state.phase)
-        self._enter(_PHASE_INDEX.get(name, 0), now)
+        self._enter(phase, now)
         self._write_state(now)
 
     def end_phase(self) -> None:
@@ -234,52 +285,62 @@ class Recorder:
     def evaluate(self, number: int | None, name: str, values: Mapping[str, Any]) -> None:
         """Record the results of an evaluation."""
         plain, tensors = self._split(values)
-        step = self.writer.state.step if number is None else self._step_number(number)
+        step = self._current_step(number)
 
         def record(results: dict[str, float]) -> None:
             self.event("evaluation", {"step": step, "name": name, "values": results})
 
         if tensors and self._tensors is not None:
             plain.update(self._tensors.take(tensors, record))
+            self.step = self._learn  # The next step asks whether they have arrived.
         if plain:
             record(plain)
 
+    def _current_step(self, number: int | None) -> int:
+        return self.writer.state.step if number is None else self._step_number(number)
+
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Append one line to the events file: a single write, so that lines of two threads do not mix."""
-        document = {"time": round(time.time(), 3), "kind": kind, "step": self.writer.state.step, **fields}
-        line = json.dumps(document, default=str, separators=(",", ":")).encode() + b"\n"
-        if len(line) > _LONGEST_EVENT or self._events_size + len(line) > EVENTS_LIMIT:
+        """Append one line to the events file: a single write, so that lines of two threads do not mix.
+
+        A full spool, a line that is too long or that cannot be written as JSON: the event is lost, the run is not.
+        """
+        document = {"step": self.writer.state.step, **fields, "time": round(time.time(), 3), "kind": kind}
+        try:
+            line = json.dumps(document, default=_text, separators=(",", ":")).encode() + b"\n"
+            if len(line) > rankfile.LONGEST_EVENT or self._events_size + len(line) >= rankfile.EVENTS_LIMIT:
+                self.writer.state.dropped += 1
+            else:
+                self._append(line)
+        except Exception:
             self.writer.state.dropped += 1
-            return
+
+    def _append(self, line: bytes) -> None:
         if self._events is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             self._events = os.open(self._events_path, flags, 0o644)
-        try:
-            self._events_size += os.write(self._events, line)
-        except OSError:
-            # A full spool: the event is lost, the run is not.
-            self.writer.state.dropped += 1
+        # A full spool may have taken half a line; what follows must not become a part of it.
+        data = b"\n" + line if self._events_torn else line
+        written = os.write(self._events, data)
+        self._events_size += written
+        self._events_torn = written < len(data)
+        self.writer.state.dropped += self._events_torn
 
-    @contextlib.contextmanager
-    def checkpoint(self, number: int | None, path: object, kind: str) -> Iterator[None]:
-        """Time a save or a load; the exception of a failed one is recorded and goes on its way."""
-        step = self.writer.state.step if number is None else self._step_number(number)
-        begun = time.monotonic()
+    def begin_checkpoint(self, number: int | None) -> tuple[int, float]:
+        """Begin to save or load; return what :meth:`end_checkpoint` wants."""
+        step = self._current_step(number)
         self.begin_phase("checkpoint")
-        error: str | None = None
-        try:
-            yield
-        except BaseException as failure:
-            error = type(failure).__name__
-            raise
-        finally:
-            self.end_phase()
-            fields = {"step": step, "action": kind, "ok": error is None, "seconds": time.monotonic() - begun}
-            if path is not None:
-                fields["path"] = os.fspath(path) if isinstance(path, (str, os.PathLike)) else str(path)
-            if error is not None:
-                fields["error"] = error
-            self.event("checkpoint", fields)
+        return step, time.monotonic()
+
+    def end_checkpoint(self, begun: tuple[int, float], path: object, action: str, error: str | None) -> None:
+        """Record a save or a load; ``error`` is the name of the exception of a failed one."""
+        step, since = begun
+        fields = {"step": step, "action": action, "ok": error is None, "seconds": time.monotonic() - since}
+        self.end_phase()
+        if path is not None:
+            fields["path"] = _text(path)
+        if error is not None:
+            fields["error"] = error
+        self.event("checkpoint", fields)
 
     def finish(self, status: str) -> None:
         """Set the flag of a clean end and unlock; what is still on its way from a device is dropped."""
@@ -288,7 +349,9 @@ class Recorder:
         self.closed = True
         state = self.writer.state
         if self._tensors is not None:
-            self._tensors.poll()
+            # A device that is broken is no reason to call a clean end a death.
+            with contextlib.suppress(Exception):
+                self._tensors.poll()
             self._tensors.discard()
         now = time.monotonic()
         self._enter(_PHASE_INDEX["other"], now)
@@ -297,8 +360,7 @@ class Recorder:
         self._close()
 
     def disable(self) -> None:
-        """Mark the file as switched off by errors of ours and stop writing."""
-        self.closed = True
+        """Mark the file as switched off by errors of ours.  It stays locked: the process lives, and may end cleanly."""
         self.writer.state.flags |= rankfile.FLAG_DISABLED
         self.writer.write_state()
 
@@ -313,3 +375,39 @@ class Recorder:
             os.close(self._events)
             self._events = None
         self.writer.close()
+
+
+def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return ``itemgetter(*names)``, which alone would not give a tuple for one name."""
+    if len(names) > 1:
+        return operator.itemgetter(*names)
+    (name,) = names
+    return lambda values: (values[name],)
+
+
+def _tracking() -> Callable[[object], bool]:
+    """Return the test for a dict that may hold tensors; with some frameworks the garbage collector cannot tell."""
+    return gc.is_tracked if sys.modules.keys().isdisjoint(_UNTRACKED) else lambda _: True
+
+
+def _amounts(values: Mapping[str, Any]) -> tuple[float, float]:
+    """Return samples and tokens of a usual step; raises ValueError for one that is not."""
+    samples, tokens = float(values.get("samples", 0.0)), float(values.get("tokens", 0.0))
+    if 0.0 <= samples < math.inf and 0.0 <= tokens < math.inf and not values.get("skipped"):
+        return samples, tokens
+    raise ValueError
+
+
+def _is_numpy(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray))
+
+
+def _text(value: object) -> str:
+    """Return a short text of what JSON does not know; of a tensor only its type, for its text waits for a device."""
+    if isinstance(value, (str, os.PathLike)):
+        return str(os.fspath(value))[:_LONGEST_TEXT]
+    kind = type(value)
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__torch_function__"):
+        return f"<{kind.__name__}>"
+    return str(value)[:_LONGEST_TEXT]

@@ -1,0 +1,1 @@
+"""Metric families: sources, and the contract that keeps one from hurting another."""

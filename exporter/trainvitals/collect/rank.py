@@ -1,0 +1,213 @@
+"""One rank: what its files tell, over all of its attempts, judged step by step.
+
+Counters go on when a run is restarted: they are the sum over all files that the rank had.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainvitals import rankfile
+from trainvitals.collect.spool import RankFile
+from trainvitals.detect import Detector
+from trainvitals.metrics import STEP_BUCKETS
+from trainvitals.telemetry import Event, Identity, Step
+
+log = logging.getLogger(__name__)
+
+#: A rank can report so many splits, results in all of them, and kinds of events; later ones are ignored.
+MAX_SPLITS = 16
+MAX_RESULTS = 128
+MAX_KINDS = 32
+#: So many files of a rank are remembered one by one.
+MAX_ATTEMPTS = 64
+
+
+@dataclass
+class Evaluation:
+    """The last results on one split."""
+
+    step: int
+    values: dict[str, float]
+
+
+@dataclass
+class _Attempt:
+    """What one rank file counted, by the name of the counter and of the phase."""
+
+    counters: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def add(self, other: _Attempt) -> None:
+        for mine, theirs in ((self.counters, other.counters), (self.phases, other.phases)):
+            for name, value in theirs.items():
+                mine[name] = mine.get(name, 0.0) + value
+
+
+@dataclass
+class Rank:
+    """Everything about one rank of one run."""
+
+    identity: Identity
+    detectors: list[Detector]
+    state: str = "running"
+    started: float = 0.0
+    heartbeat: float = 0.0
+    last_step: Step | None = None
+    target_steps: int | None = None
+    phase: str = "init"
+    disabled: bool = False
+    values: dict[str, float] = field(default_factory=dict)
+    counters: dict[str, float] = field(default_factory=dict)
+    phase_seconds: dict[str, float] = field(default_factory=dict)
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(STEP_BUCKETS) + 1))
+    bucket_sum: float = 0.0
+    kinds: Counter[str] = field(default_factory=Counter)
+    evaluations: dict[str, Evaluation] = field(default_factory=dict)
+    checkpoint: Event | None = None
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+    owner: int = 0
+    #: Things that made no sense and were left out.
+    broken: int = 0
+    #: When a file of this rank was last read.
+    seen: float = 0.0
+    _source: tuple[int, int, float] | None = None
+    _attempts: dict[tuple[int, int, float], _Attempt] = field(default_factory=dict)
+    _earlier: _Attempt = field(default_factory=_Attempt)
+
+    @property
+    def up(self) -> bool:
+        """Whether the process lives."""
+        return self.state == "running"
+
+    def update(self, files: Sequence[RankFile], shown: RankFile, now: float) -> None:
+        """Take over what a poll found in the files of this rank, oldest first; ``shown`` is the one that counts."""
+        self.seen = now
+        for file in files:
+            is_past = not file.alive and file.started <= shown.started
+            if file is shown or (is_past and (file.steps or file.events)):
+                self._follow(file)
+        self.identity, self.owner, self.started = shown.identity, shown.owner, shown.started
+        self.heartbeat = shown.last_activity
+        self.target_steps = shown.identity.target_steps
+        self.state = _state(shown)
+        self.phase = _phase(shown.state.phase)
+        self.disabled = bool(shown.state.flags & rankfile.FLAG_DISABLED)
+        self._count(files, now)
+
+    def _follow(self, file: RankFile) -> None:
+        if file.incarnation != self._source:
+            self._source = file.incarnation
+            self.last_step = None
+            self.values.clear()
+        for step in file.steps:
+            self._take_step(step)
+        for event in file.events:
+            self._take_event(event)
+
+    def _take_step(self, step: Step) -> None:
+        before = self.last_step
+        if before is None or step.count > before.count:
+            if before is not None and step.count == before.count + 1:
+                duration = max(0.0, step.time - before.time)
+                self.buckets[bisect.bisect_left(STEP_BUCKETS, duration)] += 1
+                self.bucket_sum += duration
+            self.last_step = step
+        self.values.update(step.values)
+        # A mark for the detectors, and counted; no curve.
+        self.values.pop("skipped", None)
+        for detector in self.detectors:
+            try:
+                detector.observe(step)
+            except Exception:
+                self.complain(f"detector {detector.signal} cannot take {step!r}")
+
+    def complain(self, message: str) -> None:
+        """Count something that made no sense; the first of a rank is logged."""
+        self.broken += 1
+        if self.broken == 1:
+            who = self.identity
+            log.warning("run %r, rank %d: %s", who.run, who.rank, message, exc_info=True)  # noqa: LOG014  its callers'
+
+    def _take_event(self, event: Event) -> None:
+        if event.kind in self.kinds or len(self.kinds) < MAX_KINDS:
+            self.kinds[event.kind] += 1
+        if event.kind == "checkpoint" and event.fields.get("action") == "save":
+            if event.fields.get("ok") is True:
+                self.checkpoint = event
+                self.checkpoints += 1
+            else:
+                self.checkpoint_failures += 1
+        values = event.fields.get("values")
+        if event.kind == "evaluation" and isinstance(values, dict):
+            split = str(event.fields.get("name"))
+            others = [evaluation for name, evaluation in self.evaluations.items() if name != split]
+            room = MAX_RESULTS - sum(len(evaluation.values) for evaluation in others)
+            if len(others) < MAX_SPLITS:
+                self.evaluations[split] = Evaluation(event.step, _numbers(values, room))
+
+    def _count(self, files: Sequence[RankFile], now: float) -> None:
+        for file in files:
+            _count(self._attempts.setdefault(file.incarnation, _Attempt()), file, now)
+        present = {file.incarnation for file in files}
+        for incarnation in [key for key in self._attempts if key not in present][:-MAX_ATTEMPTS]:
+            self._earlier.add(self._attempts.pop(incarnation))
+        total = _Attempt()
+        for attempt in (self._earlier, *self._attempts.values()):
+            total.add(attempt)
+        self.counters, self.phase_seconds = total.counters, total.phases
+
+
+def _count(attempt: _Attempt, file: RankFile, now: float) -> None:
+    """Take over the counters of a file; one never falls, and a number that makes no sense does not count."""
+    state = file.state
+    current = {
+        "steps": max(state.count, file.count),
+        "skipped": state.skipped,
+        "nonfinite": state.nonfinite,
+        "samples": state.samples,
+        "tokens": state.tokens,
+        "errors": state.errors,
+        "dropped": state.dropped,
+    }
+    for name, value in current.items():
+        attempt.counters[name] = _growing(attempt.counters.get(name, 0.0), value)
+    phase = _phase(state.phase)
+    running = max(0.0, now - file.wall(state.phase_since)) if file.alive else 0.0
+    for name, before in zip(rankfile.PHASES, state.phase_seconds, strict=False):
+        seconds = before + running if name == phase else before
+        if seconds:
+            attempt.phases[name] = _growing(attempt.phases.get(name, 0.0), seconds)
+
+
+def _numbers(values: Mapping[str, object], room: int) -> dict[str, float]:
+    """Return the first numbers that a 64-bit float can hold."""
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, (int, float)) and len(numbers) < room:
+            with contextlib.suppress(OverflowError):
+                numbers[name] = float(value)
+    return numbers
+
+
+def _phase(index: int) -> str:
+    return rankfile.PHASES[index] if index < len(rankfile.PHASES) else "other"
+
+
+def _state(file: RankFile) -> str:
+    if file.state.flags & rankfile.FLAG_FAILED:
+        return "failed"
+    if file.state.flags & rankfile.FLAG_FINISHED:
+        return "finished"
+    return "running" if file.alive else "died"
+
+
+def _growing(before: float, now: float) -> float:
+    return max(before, now) if math.isfinite(now) else before
