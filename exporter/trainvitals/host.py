@@ -59,10 +59,12 @@ class Host:
         *,
         sysfs: str = "/sys",
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
+        isdir: Callable[[str], bool] = os.path.isdir,
     ) -> None:
         self._psutil = library
         self._sysfs = sysfs
         self._statvfs = statvfs
+        self._isdir = isdir
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return CPU time by mode, summed over all CPUs."""
@@ -120,7 +122,7 @@ class Host:
             known = shortest.get(part.device)
             if known is None or len(part.mountpoint) < len(known):
                 shortest[part.device] = part.mountpoint
-        return sorted(path for path in shortest.values() if os.path.isdir(path))
+        return sorted(path for path in shortest.values() if self._isdir(path))
 
     def network(self) -> dict[str, tuple[int, int]]:
         """Return received and sent bytes by interface, without the loopback and interfaces of containers."""
