@@ -17,7 +17,9 @@ Category = Literal["resource", "data", "parameter"]
 class Verdict:
     """What a detector says now.
 
-    ``statistics`` are the numbers behind the ratio; ``evidence`` is a sentence, given when the signal is active.
+    ``ratio`` is finite and not negative.  ``statistics`` are the numbers behind it.
+    ``evidence`` is a sentence, given when the signal is active.
+    It is a label of a series, so its text must not change with every step: new text is a new series.
     """
 
     ratio: float
@@ -32,13 +34,16 @@ class Verdict:
 
 
 class Detector(Protocol):
-    """Judges one rank of one run.  ``signal`` and ``category`` name what it looks for."""
+    """Judges one rank of one run, across its attempts.  ``signal`` and ``category`` name what it looks for."""
 
     signal: str
     category: Category
 
     def observe(self, step: Step) -> None:
-        """Take the next step; steps come in order, and a smaller number than before is a rollback."""
+        """Take the next step.
+
+        Steps come in order; :class:`Timeline` tells values that became known late from a run that went back.
+        """
 
     def verdict(self) -> Verdict | None:
         """Return the verdict on what was seen so far, or None as long as nothing can be said."""
@@ -47,30 +52,93 @@ class Detector(Protocol):
 class Latch:
     """Keeps a signal active for a while, so that a scrape sees what lasted for one step.
 
-    Time is that of the steps: released once ``hold_seconds`` and ``hold_steps`` have passed since the last excess.
+    Time and count are those of the steps.  The signal is released by a quiet step at least ``hold_seconds`` and
+    ``hold_steps`` after the last excess: the seconds are for fast steps, of which a scrape sees one in many, the
+    steps for signals that come and go.  With slow steps (a minute and more) the steps would take hours; after
+    ``longest_seconds`` they no longer count.
     """
 
-    def __init__(self, *, hold_seconds: float, hold_steps: int) -> None:
+    def __init__(self, *, hold_seconds: float, hold_steps: int, longest_seconds: float = 3600.0) -> None:
         self._hold_seconds = hold_seconds
         self._hold_steps = hold_steps
-        self.since: Step | None = None
-        self.peak = 0.0
+        self._longest_seconds = longest_seconds
         self._last: Step | None = None
+        self._settled = False
+        self.peak = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the signal is active or held."""
+        return self._last is not None
+
+    @property
+    def open(self) -> bool:
+        """Whether the next excess belongs to the episode that is shown, and does not begin another."""
+        return self._last is not None and not self._settled
 
     def update(self, ratio: float, step: Step) -> float:
         """Return the ratio to show: the present one, or the peak while the signal is held."""
         if ratio >= 1.0:
-            if self.since is None:
-                self.since = step
-            self._last = step
-            self.peak = max(self.peak, ratio)
-        elif self._last is not None:
-            waited = step.time - self._last.time >= self._hold_seconds
-            if waited and step.count - self._last.count >= self._hold_steps:
-                self.reset()
-        return self.peak if self.since is not None else ratio
+            self.peak = max(self.peak, ratio) if self.open else ratio
+            self._last, self._settled = step, False
+        elif self._last is not None and self._is_over(self._last, step):
+            self._last, self.peak = None, 0.0
+        return self.peak if self._last is not None else ratio
 
-    def reset(self) -> None:
-        """Release the signal at once."""
-        self.since = self._last = None
-        self.peak = 0.0
+    def _is_over(self, last: Step, step: Step) -> bool:
+        seconds = step.time - last.time
+        if seconds < 0.0:
+            # Another clock, after a restart: count from here.
+            self._last = step
+            return False
+        enough = self._settled or step.count - last.count >= self._hold_steps or seconds >= self._longest_seconds
+        return enough and seconds >= self._hold_seconds
+
+    def settle(self) -> None:
+        """Close the episode, because the run went back: it stays visible for ``hold_seconds`` and no longer."""
+        self._settled = True
+
+
+class Timeline:
+    """Tells values that became known late from a run that went back or was started anew.
+
+    All three look alike: a smaller number than before.
+
+    - A rollback inside a process: the count goes on, the step falls.
+    - A new process: the count begins again, and so may the step.
+    - Late values: the probe reads a tensor a step or two later and then repeats count and step of its step.
+    """
+
+    #: The probe has at most 8 steps on their way from a device (probe.tensors.ROWS).
+    LATE = 16
+
+    def __init__(self) -> None:
+        self._newest: Step | None = None
+        #: Step and whether the loss is known, by count.
+        self._recent: dict[int, tuple[int, bool]] = {}
+
+    def begins_anew(self, step: Step) -> bool:
+        """Take the next step; return whether the run went back or its process is another one."""
+        newest = self._newest
+        count, number, has_loss = step.count, step.step, "loss" in step.values
+        if newest is None or count > newest.count:
+            anew = newest is not None and number < newest.step
+            self._newest = step
+        else:
+            anew = not self._is_late(step, newest)
+            if anew:
+                self._recent.clear()
+                self._newest = step
+        known = self._recent.get(count)
+        self._recent[count] = (number, has_loss or (known is not None and known[1]))
+        if len(self._recent) > self.LATE:
+            del self._recent[next(iter(self._recent))]
+        return anew
+
+    def _is_late(self, step: Step, newest: Step) -> bool:
+        known = self._recent.get(step.count)
+        if known is None:
+            # Its record was lost.
+            return newest.count - step.count < self.LATE and step.step <= newest.step
+        number, had_loss = known
+        return step.step == number and not (had_loss and "loss" in step.values)

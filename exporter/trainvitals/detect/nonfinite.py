@@ -6,19 +6,25 @@ In PromQL this is invisible: comparisons with NaN are false, and one step in man
 from __future__ import annotations
 
 import math
+from collections import deque
 
-from trainvitals.detect.base import Category, Latch, Verdict
+from trainvitals.detect.base import Category, Latch, Timeline, Verdict
 from trainvitals.telemetry import Step
 
 #: Long enough for several scrapes and for Alertmanager's group wait; then the counter alone remembers.
 HOLD_SECONDS = 300.0
 HOLD_STEPS = 100
+#: A loss scaler that starts at 2**32 is at 1 after so many skipped steps; then it searches nothing any more.
+SEARCH_STEPS = 32
 
 
 class NonfiniteLoss:
     """Active from the first step whose loss is NaN or infinite until 100 steps and 5 minutes without one.
 
     A step that the loss scaler skipped is no finding: it looks for its scale by meeting infinities.
+    More than 32 of them without a finite loss between are one: a NaN in the weights makes a scaler skip every step.
+    A loss of exactly 0 with a gradient norm of NaN counts as NaN: some trainers log 0 in its place.
+    A run that went back is forgiven: what was before stays visible for 5 minutes.
     """
 
     signal = "loss_nonfinite"
@@ -26,47 +32,72 @@ class NonfiniteLoss:
 
     def __init__(self) -> None:
         self._latch = Latch(hold_seconds=HOLD_SECONDS, hold_steps=HOLD_STEPS)
-        self._steps = 0
-        self._last: Step | None = None
+        self._timeline = Timeline()
+        self._seen = False
+        self._searching = 0
+        #: Counts of the last skipped steps: the loss of one may come later than the mark.
+        self._skipped: deque[int] = deque(maxlen=Timeline.LATE)
         self._last_finite: tuple[int, float] | None = None
-        self._bad_values: tuple[int, float] | None = None
+        #: Of the episode that is shown: first step and loss, number of steps, and the last finite loss before it.
+        self._first = (0, "")
+        self._steps = 0
+        self._before: tuple[int, float] | None = None
 
     def observe(self, step: Step) -> None:
-        """Look at ``values["loss"]``; a rollback forgives what was before."""
-        if self._last is not None and step.count > self._last.count and step.step < self._last.step:
-            self.__init__()  # type: ignore[misc]
-        self._last = step
+        """Look at ``loss``, ``grad_norm`` and ``skipped`` among the values."""
+        if self._timeline.begins_anew(step):
+            self._latch.settle()
+            self._last_finite = None
+            self._searching = 0
+            self._skipped.clear()
+        if step.values.get("skipped"):
+            self._skipped.append(step.count)
         loss = step.values.get("loss")
         if loss is None:
             return
-        finite = math.isfinite(loss)
-        if finite:
+        self._seen = True
+        word = _word(loss, step.values.get("grad_norm", 0.0))
+        if not word:
             self._last_finite = (step.step, loss)
-        elif not step.values.get("skipped"):
-            if self._latch.since is None:
-                self._steps = 0
-                self._bad_values = (step.step, loss)
+            self._searching = 0
+            self._latch.update(0.0, step)
+        elif step.count in self._skipped and self._searching < SEARCH_STEPS:
+            self._searching += 1
+            self._latch.update(0.0, step)
+        else:
+            if not self._latch.open:
+                self._first, self._steps, self._before = (step.step, word), 0, self._last_finite
             self._steps += 1
             self._latch.update(float(self._steps), step)
-            return
-        self._latch.update(0.0, step)
 
     def verdict(self) -> Verdict | None:
-        """Return the number of non-finite steps of this episode as the ratio; the threshold is one."""
-        if self._last is None:
+        """Return the number of non-finite steps of this episode as the ratio; None as long as there is no loss."""
+        if not self._seen:
             return None
-        if self._latch.since is None:
+        if not self._latch.held:
             return Verdict(ratio=0.0, statistics={"steps": 0.0})
-        first, value = self._bad_values or (self._latch.since.step, math.nan)
-        evidence = f"since step {first}: loss is {_word(value)} in {self._steps} step{'s' * (self._steps > 1)}"
-        if self._last_finite is not None:
-            evidence += f", last finite loss {self._last_finite[1]:.4g} at step {self._last_finite[0]}"
+        number, word = self._first
+        evidence = f"since step {number}: loss is {word} in {_about(self._steps)}"
+        if self._before is not None:
+            evidence += f"; before: {self._before[1]:.4g} at step {self._before[0]}"
         return Verdict(
-            ratio=self._latch.peak, since_step=first, evidence=evidence, statistics={"steps": float(self._steps)}
+            ratio=self._latch.peak, since_step=number, evidence=evidence, statistics={"steps": float(self._steps)}
         )
 
 
-def _word(value: float) -> str:
-    if math.isnan(value):
+def _word(loss: float, grad_norm: float) -> str:
+    """Return what the loss is in place of a number, or an empty string."""
+    if loss == 0.0 and not math.isfinite(grad_norm):
+        return "0 with a non-finite gradient norm"
+    if math.isnan(loss):
         return "NaN"
-    return "+Inf" if value > 0 else "-Inf"
+    if math.isinf(loss):
+        return "+Inf" if loss > 0 else "-Inf"
+    return ""
+
+
+def _about(steps: int) -> str:
+    """Say the number of steps in few different words, because each is a new series."""
+    if steps == 1:
+        return "1 step"
+    return f"{10 ** (len(str(steps)) - 1) if steps >= 10 else 2} or more steps"
