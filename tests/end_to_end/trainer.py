@@ -24,7 +24,9 @@ def main() -> None:
     rank = dist.get_rank()
     torch.manual_seed(rank)
     torch.set_num_threads(1)
-    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)))
+    model = DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     trainvitals.init(target_steps=STEPS)
     for number in range(STEPS):
