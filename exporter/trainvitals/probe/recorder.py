@@ -97,7 +97,8 @@ class Recorder:
             return None
         plain.sort(key=self._indexes.__getitem__)
         mask = sum(1 << self._indexes[name] for name in plain)
-        width, special = len(names), len(plain) < len(names)
+        special = [name for name in names if name in _SPECIAL]
+        width = len(names)
         # Only the loss has to be finite; without one, any value may stand for it.
         judged = "loss" if "loss" in plain else plain[0]
         pick, pack = _getter(plain), rankfile.RECORDS[len(plain)].pack
@@ -117,7 +118,7 @@ class Recorder:
                 atoms = not is_tracked(values) or only_numbers(map(type, values.values()))
                 if atoms and len(values) == width:
                     if special:
-                        samples, tokens = _amounts(values)
+                        samples, tokens = _amounts(values, special)
                     loss = values[judged]
                     if loss - loss == 0.0:
                         now, record, count = monotonic(), state.records + 1, state.count + 1
@@ -390,10 +391,11 @@ def _tracking() -> Callable[[object], bool]:
     return gc.is_tracked if sys.modules.keys().isdisjoint(_UNTRACKED) else lambda _: True
 
 
-def _amounts(values: Mapping[str, Any]) -> tuple[float, float]:
-    """Return samples and tokens of a usual step; raises ValueError for one that is not."""
-    samples, tokens = float(values.get("samples", 0.0)), float(values.get("tokens", 0.0))
-    if 0.0 <= samples < math.inf and 0.0 <= tokens < math.inf and not values.get("skipped"):
+def _amounts(values: Mapping[str, Any], names: list[str]) -> tuple[float, float]:
+    """Return samples and tokens of a usual step; raises KeyError or ValueError for one that is not."""
+    amounts = {name: float(values[name]) for name in names}
+    samples, tokens = amounts.get("samples", 0.0), amounts.get("tokens", 0.0)
+    if 0.0 <= samples < math.inf and 0.0 <= tokens < math.inf and not amounts.get("skipped"):
         return samples, tokens
     raise ValueError
 
