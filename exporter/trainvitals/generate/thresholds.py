@@ -27,7 +27,7 @@ class Thresholds:
     stall: int = 600
     #: Slow steps (BLOOM: 106 s) are no stall: so many usual steps must have been missed as well.
     stall_steps: int = 10
-    #: No step for so long in a phase that may take its time: start, evaluation, checkpoint, after the last step.
+    #: No step for so long in a phase that may take its time: start, evaluation, checkpoint.
     stall_slow_phase: int = 1800
     #: A failed checkpoint stays an alert for so long.
     checkpoint_failure_window: int = 1800
