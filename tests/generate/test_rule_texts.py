@@ -1,0 +1,172 @@
+"""The table of alerts and the recording rules, looked at without Prometheus."""
+
+from __future__ import annotations
+
+import re
+
+import promql_parser
+import pytest
+import yaml
+from tests.generate.series import names_in, series_names
+
+from trainvitals import detect
+from trainvitals.generate.alerts import ALERTS, rule_files
+from trainvitals.generate.docs import alerts_page, metrics_page
+from trainvitals.generate.records import RECORDS
+from trainvitals.generate.rules import Record
+from trainvitals.generate.thresholds import duration
+from trainvitals.metrics import FAMILIES
+
+CHINESE = re.compile(r"[\u4e00-\u9fff]")
+RULES = [*RECORDS, *ALERTS]
+
+
+def name_of(rule):
+    """Return a name for the report of the tests."""
+    return rule.name
+
+
+@pytest.mark.parametrize("rule", RULES, ids=name_of)
+def test_expressions_parse_and_know_their_series(rule):
+    """Every expression is PromQL, and every series in it is one that something makes."""
+    promql_parser.parse(rule.expr)
+
+    assert not names_in(rule.expr) - series_names()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_queries_in_texts_parse_and_know_their_series(alert):
+    """The expressions that the texts look up are PromQL too, once the labels are filled in."""
+    for text in (alert.summary, alert.summary_zh, alert.description, alert.description_zh):
+        for query in re.findall(r"printf `([^`]+)`", text):
+            promql_parser.parse(query.replace("%q", '"x"'))
+
+            assert not names_in(query) - series_names()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_alerts_compare(alert):
+    """An alert without a comparison would fire for any value, 0 included."""
+    assert re.search(r"[<>]|==", re.sub(r"\{[^}]*\}", "", alert.expr))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=name_of)
+def test_divisors_are_guarded(rule):
+    """Whatever a rule divides by is filtered to be positive, or it would fire on infinity and hide on NaN."""
+    plain = re.sub(r'"(?:\\.|[^"\\])*"', '""', rule.expr)
+    for divisor in re.findall(r"/\s*(.{1,200})", plain, flags=re.DOTALL):
+        assert divisor.startswith("("), divisor
+        assert "> 0)" in divisor
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_labels_and_texts(alert):
+    """Every alert has all labels and all texts, in both languages, and no label that could change while it is on."""
+    rule = alert.as_rule()
+
+    assert alert.name.startswith("Trainvitals")
+    assert set(rule["labels"]) == {"severity", "category", "gauge"}
+    assert not any("{{" in value for value in rule["labels"].values())
+    for name in ("summary", "description", "action"):
+        assert rule["annotations"][name].strip()
+        assert not CHINESE.search(rule["annotations"][name])
+        assert CHINESE.search(rule["annotations"][f"{name}_zh"])
+    assert "{{" not in alert.action + alert.action_zh
+    assert rule["annotations"]["runbook_url"].endswith("#" + alert.name.lower())
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_labels_in_texts_are_kept_by_the_expression(alert):
+    """A text names no label that the expression aggregates away."""
+    used = set(re.findall(r"\$labels\.(\w+)", alert.summary + alert.description + alert.summary_zh))
+    kept = re.match(r"\s*\(?\s*(?:count|max|min|sum) by \(([^)]*)\)", alert.expr)
+
+    assert used <= set(kept.group(1).split(", ") if kept else ())
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_waits_are_at_least_two_scrapes(alert):
+    """One lost scrape of 15 seconds decides nothing."""
+    assert alert.wait == 0 or alert.wait >= 30
+    assert alert.keep == 0 or alert.keep >= 30
+
+
+def test_ranges_span_four_scrapes():
+    """A rate over less than four scrapes of 15 seconds has gaps."""
+    seconds = {"s": 1, "m": 60, "h": 3600}
+    for rule in RULES:
+        for number, unit in re.findall(r"\[(\d+)([smh])\]", rule.expr):
+            assert int(number) * seconds[unit] >= 60
+
+
+def test_counters_are_only_read_by_functions_that_know_resets():
+    """A bare counter is a number since some restart."""
+    for rule in RULES:
+        for counter in re.findall(r"(\w+)\(\s*trainvitals_\w+_total\b", rule.expr):
+            assert counter in {"rate", "increase", "resets"}, rule.name
+        assert not re.search(r"(?<![(\w])trainvitals_\w+_total\b", rule.expr), rule.name
+
+
+def test_names_are_unique():
+    """Two rules of one name would be two truths."""
+    names = [rule.name for rule in RULES]
+
+    assert len(names) == len(set(names))
+
+
+def test_every_signal_has_an_alert_of_its_category():
+    """A detector that nobody hears about is useless."""
+    signals = {detector.signal: detector.category for detector in detect.build()}
+
+    assert signals == {alert.signal: alert.category for alert in ALERTS if alert.signal}
+
+
+def test_all_three_categories_have_alerts():
+    """Resource, data and parameter are all covered."""
+    assert {"resource", "data", "parameter"} == {alert.category for alert in ALERTS}
+
+
+def test_the_four_gauges_are_ratios():
+    """Each gauge is one recorded series per run."""
+    gauges = {f"run:trainvitals_{name}:ratio" for name in ("progress", "learning", "efficiency", "health")}
+
+    assert gauges <= {record.name for record in RECORDS if record.labels == ("run",)}
+
+
+def test_files_hold_every_rule_once():
+    """Groups are named as their files, and no rule is lost between the table and the files."""
+    found = []
+    for name, text in rule_files().items():
+        (group,) = yaml.safe_load(text)["groups"]
+        assert group["name"] == "trainvitals-" + name.removesuffix(".yml")
+        assert set(group) == {"name", "rules"}
+        found += [rule.get("alert") or rule["record"] for rule in group["rules"]]
+
+    assert sorted(rule.name for rule in RULES) == sorted(found)
+
+
+def test_durations_are_written_as_prometheus_does():
+    """Whole minutes and hours are short."""
+    assert ["90s", "10m", "2h", "0s"] == [duration(90), duration(600), duration(7200), duration(0)]
+
+
+def test_records_of_several_lines_stay_readable():
+    """An expression of several lines is a block in the file, indented as it was written."""
+    several = [rule for rule in RULES if isinstance(rule, Record) and "\n" in rule.expr]
+    text = rule_files()["recording.yml"]
+
+    assert several
+    assert "\\n" not in text
+    assert text.count("expr: |-") == len(several)
+
+
+def test_pages_name_every_family_and_every_alert():
+    """docs/metrics.md lists each family and recorded series, docs/alerts.md has a runbook for each alert."""
+    metrics, alerts = metrics_page(), alerts_page()
+
+    assert not [name for name in (*FAMILIES, *(record.name for record in RECORDS)) if f"| `{name}` |" not in metrics]
+    for alert in ALERTS:
+        section = alerts.split(f"## {alert.name}\n")[1].split("\n## ")[0]
+        for part in ("Meaning.", "Impact.", "Diagnosis.", "Mitigation."):
+            assert f"**{part}** " in section
+        assert "{{" not in section.split("```")[0]
