@@ -46,6 +46,7 @@ class Exporter:
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
         self._runs = Runs(detect.build)
         self._devices = DevicesCollector.from_settings(settings.devices)
+        self._read_devices = self._devices.name not in settings.collect.disable
         ranks = RanksCollector(self._spool, self._runs, clock)
         collectors: list[Collector] = [ranks, self._devices, HostCollector()]
         known = {collector.name for collector in collectors}
@@ -66,7 +67,8 @@ class Exporter:
         """Start the server and the devices' children; return the URL."""
         sys.setswitchinterval(_SWITCH_INTERVAL)
         url = self._server.start()
-        self._devices.start()
+        if self._read_devices:
+            self._devices.start()
         log.info("listening on %s", url)
         return url
 
@@ -93,5 +95,6 @@ class Exporter:
     def _close(self) -> None:
         self._server.stop()
         self._runner.stop()
-        self._devices.stop()
+        if self._read_devices:
+            self._devices.stop()
         self._spool.close()

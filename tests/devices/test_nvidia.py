@@ -11,7 +11,7 @@ from tests.fixtures.nvml.driver import Driver, compile_stub, uuid
 from trainvitals.devices.base import NoLibraryError
 from trainvitals.devices.nvidia import create
 from trainvitals.devices.nvidia_errors import ERRORS
-from trainvitals.devices.wire import STALE
+from trainvitals.devices.wire import STALE, Message
 from trainvitals.telemetry import DeviceSample
 
 GIB = 2**30
@@ -238,3 +238,23 @@ def test_the_codes_are_those_of_the_binding():
 
     assert set(ERRORS) <= codes
     assert len(set(reasons)) == len(reasons)
+
+
+def test_a_library_on_a_machine_without_a_device_is_nothing_to_read(driver, tmp_path):
+    """One image for all nodes: without an NVIDIA device on the bus, a driver that is not loaded is no fault."""
+    driver.behave("unloaded")
+    bus = tmp_path / "bus" / "0000:02:00.0"
+    bus.mkdir(parents=True)
+    (bus / "vendor").write_text("0x8086\n")
+    driver.environ["TRAINVITALS_PCI_DEVICES"] = str(bus.parent)
+
+    with driver.lines() as line:
+        assert line() == Message(absent="no NVIDIA device on the PCI bus")
+
+
+def test_a_device_without_a_driver_is_a_fault(driver):
+    """With an NVIDIA device on the bus, a driver that is not loaded is said."""
+    driver.behave("unloaded")
+
+    with driver.lines() as line:
+        assert line() == Message(down="driver_not_loaded")

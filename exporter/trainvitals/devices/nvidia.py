@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,10 @@ from trainvitals.devices.nvidia_errors import Effect, meaning
 from trainvitals.devices.nvidia_fields import FIELDS
 from trainvitals.telemetry import DeviceSample
 
+_DRIVER_NOT_LOADED = 9
 _LIBRARY_NOT_FOUND = 12
+_PCI_DEVICES = "/sys/bus/pci/devices"
+_PCI_VENDOR = "0x10de"
 
 
 def create() -> Vendor:
@@ -22,7 +26,8 @@ def create() -> Vendor:
         raise NoLibraryError("nvidia-ml-py is not installed") from None
     if not hasattr(pynvml, "nvmlMemory_v2"):
         raise NoLibraryError("the installed module pynvml is not that of nvidia-ml-py 12.560 or newer")
-    return Nvidia(pynvml)
+    # The environment is what a parent can hand to this process: a container may see the host's bus elsewhere.
+    return Nvidia(pynvml, pci=os.environ.get("TRAINVITALS_PCI_DEVICES", _PCI_DEVICES))
 
 
 class _Identity(NamedTuple):
@@ -32,12 +37,14 @@ class _Identity(NamedTuple):
 
 
 class Nvidia:
-    """Reads all GPUs through ``nvml``, which is the module pynvml."""
+    """Reads all GPUs through ``nvml``, which is the module pynvml.  ``pci`` is the kernel's folder of PCI devices."""
 
     name = "nvidia"
 
-    def __init__(self, nvml: Any) -> None:
+    def __init__(self, nvml: Any, *, pci: str = _PCI_DEVICES) -> None:
         self._nvml = nvml
+        self._pci = pci
+        self._was_open = False
         self._open = False
         self._driver_version = ""
         self._handles: dict[int, Any] = {}
@@ -48,12 +55,26 @@ class Nvidia:
         try:
             # Without the flag a driver that has lost its last GPU would be a driver that does not answer.
             self._nvml.nvmlInitWithFlags(self._nvml.NVML_INIT_FLAG_NO_GPUS)
-            self._open = True
+            self._open = self._was_open = True
             self._driver_version = self._text(self._nvml.nvmlSystemGetDriverVersion)
         except self._nvml.NVMLError as error:
             if error.value == _LIBRARY_NOT_FOUND:
                 raise NoLibraryError("libnvidia-ml.so.1 was not found") from None
+            if error.value == _DRIVER_NOT_LOADED and not self._was_open and not self._on_the_bus():
+                # One image for all nodes: the library is there, and on this node there is nothing to drive.
+                raise NoLibraryError("no NVIDIA device on the PCI bus") from None
             raise _source_down(error) from None
+
+    def _on_the_bus(self) -> bool:
+        """Whether a PCI device of NVIDIA is here; True when that cannot be told."""
+        try:
+            for device in os.listdir(self._pci):
+                with contextlib.suppress(FileNotFoundError), open(f"{self._pci}/{device}/vendor") as vendor:
+                    if vendor.read().strip() == _PCI_VENDOR:
+                        return True
+        except OSError:
+            return True
+        return False
 
     def close(self) -> None:
         """Shut NVML down; handles do not survive it."""
