@@ -1,0 +1,22 @@
+"""Fixtures that several test files need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def spool(tmp_path) -> Iterator[Path]:
+    """Give an empty folder on tmpfs, as a spool is; on another file system where there is none."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="trainvitals-test-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
