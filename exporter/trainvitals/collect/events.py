@@ -10,6 +10,8 @@ from trainvitals import rankfile
 from trainvitals.telemetry import Event
 
 _CHUNK = 1 << 16
+#: So many lines are taken at a poll; the rest waits for the next.
+_LINES = 4096
 #: Seconds since the epoch; a time beyond is no time of ours.
 LATEST_TIME = 1e11
 
@@ -31,15 +33,18 @@ def read_lines(path: str, offset: int, owner: int) -> tuple[list[bytes], int]:
         if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
             raise PermissionError(path)
         lines: list[bytes] = []
-        while offset < rankfile.EVENTS_LIMIT:
+        while offset < rankfile.EVENTS_LIMIT and len(lines) < _LINES:
             data = os.pread(descriptor, _CHUNK, offset)
             end = data.rfind(b"\n") + 1
             if not end and len(data) == _CHUNK:
                 end = len(data)  # One line that fills the chunk is no line of ours.
             if not end:
                 break
+            found = data[:end].removesuffix(b"\n").split(b"\n", _LINES)
+            if len(found) > _LINES:
+                end -= len(found.pop()) + 1
             offset += end
-            lines += data[:end].removesuffix(b"\n").split(b"\n")
+            lines += found
         return lines, offset
     finally:
         os.close(descriptor)
@@ -47,7 +52,7 @@ def read_lines(path: str, offset: int, owner: int) -> tuple[list[bytes], int]:
 
 def parse(line: bytes) -> Event | None:
     """Return the event of a line, or None when it is no line of the probe."""
-    if len(line) > rankfile.LONGEST_EVENT:
+    if len(line) > rankfile.LONGEST_EVENT or not line.startswith(b"{"):
         return None
     try:
         document = json.loads(line)

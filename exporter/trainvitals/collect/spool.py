@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: A folder can hold so many rank files; of more, the newest count and the rest is rejected.
 MAX_FILES = 1024
+#: CPU seconds that the files of one folder may take at a poll; a healthy rank takes a few 0.0001.
+MAX_SECONDS = 1.0
 #: Times beyond are no times of ours: seconds since boot.
 _LONGEST_UPTIME = 1e10
 
@@ -100,21 +102,26 @@ class Spool:
         self.rejected.clear()
         seen: set[str] = set()
         good: list[RankFile] = []
-        for path, owners in self._find():
-            if path in seen:
-                continue
-            seen.add(path)
-            file = self._poll_file(path, owners, now)
-            if file is not None:
-                good.append(file)
+        for paths, owners in self._find():
+            begun = time.thread_time()
+            for path in paths:
+                if path in seen:
+                    continue
+                seen.add(path)
+                if time.thread_time() - begun > MAX_SECONDS:
+                    self.rejected["slow"] += 1
+                    continue
+                file = self._poll_file(path, owners, now)
+                if file is not None:
+                    good.append(file)
         for known in (self._files, self._forgotten):
             for path in known.keys() - seen:
                 del known[path]
         self._complained &= seen
         return sorted(good, key=lambda file: file.started)
 
-    def _find(self) -> Iterator[tuple[str, frozenset[int] | None]]:
-        """Yield the paths of rank files, with the users who may own them."""
+    def _find(self) -> Iterator[tuple[list[str], frozenset[int] | None]]:
+        """Yield the paths of the rank files of each folder, with the users who may own them."""
         for pattern in self._patterns:
             for folder in sorted(map(os.path.normpath, glob.glob(pattern))):
                 try:
@@ -135,8 +142,7 @@ class Spool:
                     paths = sorted(paths, key=_changed)[-MAX_FILES:]
                 # In a folder of one user only that user's files count; a sticky one is shared on purpose.
                 owners = None if status.st_mode & stat.S_ISVTX else frozenset({status.st_uid, 0})
-                for path in paths:
-                    yield path, owners
+                yield paths, owners
 
     def _poll_file(self, path: str, owners: frozenset[int] | None, now: float) -> RankFile | None:
         """Return the file at ``path``, or None where there is none to show."""
