@@ -32,7 +32,8 @@ class WebConfigFile:
         self._config = load(path)
         self._seen = self._signature()
         self._context = self._build(self._config)
-        if "http2" in self._config.http_server_config.model_fields_set:
+        http = self._config.http_server_config
+        if http.http2 and "http2" in http.model_fields_set:
             log.info("%s: http_server_config.http2 has no effect: this server speaks HTTP/1.1", path)
 
     @property
@@ -163,5 +164,6 @@ def _state(path: str) -> tuple[int, ...]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
-        return error.reason or type(error).__name__
+        # The reason is missing where OpenSSL found nothing that looks like PEM.
+        return error.reason or "not in PEM"
     return getattr(error, "strerror", None) or str(error)

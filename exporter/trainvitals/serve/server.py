@@ -39,7 +39,8 @@ class Server:
     """Serves ``app`` at ``listen_address``, guarded by ``web_config``.
 
     ``listen_address`` is ":20910" (every address), "127.0.0.1:20910", "[::1]:20910" or "name:20910"; port 0 lets the
-    system choose.  ``connections`` and ``first_request`` (seconds) limit what clients can hold.  Starts once.
+    system choose.  ``connections`` and the seconds ``first_request`` and ``keep_alive`` limit what clients can hold.
+    Starts once.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Server:
         web_config: WebConfigFile | None = None,
         connections: int = CONNECTIONS,
         first_request: float = FIRST_REQUEST,
+        keep_alive: int = KEEP_ALIVE,
     ) -> None:
         self._address = listen_address
         self._guard = Guard(app, web_config) if web_config else None
@@ -67,7 +69,7 @@ class Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            timeout_keep_alive=KEEP_ALIVE,
+            timeout_keep_alive=keep_alive,
             timeout_graceful_shutdown=1,
         )
         self._uvicorn = _Uvicorn(config, context=self._context, connections=connections, first_request=first_request)
@@ -209,7 +211,7 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """Give time for another request, and a little more than uvicorn, which closes politely."""
         super().on_response_complete()
-        self._give(KEEP_ALIVE + self._uvicorn.first_request)
+        self._give(self.timeout_keep_alive + self._uvicorn.first_request)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""

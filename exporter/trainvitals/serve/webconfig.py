@@ -60,13 +60,13 @@ def _expect(condition: object, message: str) -> None:
 
 
 def _version(value: object) -> object:
-    _expect(value not in {"TLS10", "TLS11"}, "TLS12 or TLS13: older versions are not secure")
+    _expect(value not in ("TLS10", "TLS11"), "TLS12 or TLS13: older versions are not secure")
     return value
 
 
 def _client_auth(value: object) -> object:
     _expect(
-        value not in {"RequestClientCert", "RequireAnyClientCert"},
+        value not in ("RequestClientCert", "RequireAnyClientCert"),
         "NoClientCert, VerifyClientCertIfGiven or RequireAndVerifyClientCert: Python cannot take a client certificate "
         "without verifying it",
     )
@@ -83,6 +83,16 @@ def _header_value(text: str) -> str:
     return text
 
 
+def _file_name(name: str) -> str:
+    _expect(name, "the name of a file")
+    return name
+
+
+def _user(name: str) -> str:
+    _expect(name and ":" not in name, "the name of a user, without a colon")
+    return name
+
+
 def _hash(text: str) -> str:
     match = _BCRYPT.fullmatch(text)
     _expect(match, "a bcrypt hash such as $2y$10$..., as from htpasswd -nBC 10 NAME")
@@ -91,18 +101,19 @@ def _hash(text: str) -> str:
     return text
 
 
+FileName = Annotated[str, AfterValidator(_file_name)]
 TlsVersion = Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_version)]
 
 
 class TlsServer(Section):
     """Server certificate, client certificates, versions and ciphers.  File names are relative to the file's folder."""
 
-    cert_file: Annotated[str, Field(min_length=1)]
-    key_file: Annotated[str, Field(min_length=1)]
+    cert_file: FileName
+    key_file: FileName
     client_auth_type: Annotated[
         Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"], BeforeValidator(_client_auth)
     ] = "NoClientCert"
-    client_ca_file: str | None = None
+    client_ca_file: FileName | None = None
     min_version: TlsVersion = "TLS12"
     max_version: TlsVersion = "TLS13"
     #: For TLS 1.2; empty means OpenSSL's choice.
@@ -137,7 +148,7 @@ class HttpServer(Section):
     headers: dict[Header, Annotated[str, AfterValidator(_header_value)]] = Field(default_factory=dict)
 
 
-User = Annotated[str, Field(min_length=1, pattern="^[^:]+$")]
+User = Annotated[str, AfterValidator(_user)]
 
 
 class WebConfig(Section):
@@ -148,6 +159,8 @@ class WebConfig(Section):
     basic_auth_users: dict[User, Annotated[str, AfterValidator(_hash)]] = Field(default_factory=dict)
 
 
+#: pydantic's types of the error "this is no mapping".
+_NO_SECTION = frozenset({"model_type", "model_attributes_type", "dict_type"})
 _SECTIONS: dict[str, type[Section]] = {"tls_server_config": TlsServer, "http_server_config": HttpServer}
 
 
@@ -168,7 +181,9 @@ def load(path: str) -> WebConfig:
     try:
         return WebConfig.model_validate(_without_empty(document or {}))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error.errors()[0])}") from None
+        # A key that is refused may be the reason why another is missing.
+        errors = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        raise ConfigError(f"{path}: {_explain(errors[0])}") from None
 
 
 def _without_empty(value: Any) -> Any:
@@ -179,7 +194,7 @@ def _without_empty(value: Any) -> Any:
 
 
 def _explain(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"] if part != "[key]")
+    place = " ".join(".".join(str(part) for part in error["loc"] if part != "[key]").split())
     if error["type"] == "extra_forbidden":
         if place in _REFUSED:
             return f"{place}: {_REFUSED[place]}"
@@ -187,10 +202,10 @@ def _explain(error: Any) -> str:
         return f"{place}: unknown key, expected one of {', '.join(known.model_fields)}"
     if error["type"] == "missing":
         return f"{place}: expected a value, found none"
+    if error["type"] in _NO_SECTION:
+        return f"{place}: expected a section with keys"
     expected = error["msg"].removeprefix("Value error, ").replace("Input should be ", "")
-    if error["type"] == "value_error" and isinstance(error["input"], dict):
-        return f"{place}: expected {expected}"
-    if error["loc"][0] == "basic_auth_users":
-        # What stands in the place of a hash may be a password.
+    # A section is too long to be shown, and what stands in the place of a hash may be a password.
+    if isinstance(error["input"], dict) or error["loc"][0] == "basic_auth_users":
         return f"{place}: expected {expected}"
     return f"{place}: expected {expected}, found {repr(error['input'])[:80]}"
