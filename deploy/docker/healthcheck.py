@@ -4,6 +4,8 @@ What counts is that it answers in time, not what: with users it may well say 401
 refuses the handshake.  Standard library only, so that the image needs no curl.
 """
 
+# ruff: noqa: INP001  a program by itself, in no package
+
 from __future__ import annotations
 
 import http.client

@@ -29,7 +29,9 @@ pytestmark = pytest.mark.docker
 def run(*command, seconds=60.0, environment=None):
     """Run a command; a time-out is a failure like any other."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment, cwd=ROOT)
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=seconds, env=environment, cwd=ROOT
+        )
     except subprocess.TimeoutExpired as error:
         return subprocess.CompletedProcess(command, 124, "", f"no answer within {error.timeout:.0f} s")
 
@@ -57,6 +59,12 @@ def default_image(name):
     return COMPOSE["services"][name]["image"].partition(":-")[2].rstrip("}")
 
 
+def base_image():
+    """Return the image that the Dockerfile starts from."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    return next(line.partition("=")[2] for line in lines if line.startswith("ARG PYTHON_IMAGE="))
+
+
 def reason_to_skip():
     """Return why the bundle cannot be started here, or an empty string."""
     if shutil.which("docker") is None:
@@ -65,19 +73,12 @@ def reason_to_skip():
         return "the Docker engine is on another machine, and the ports are on its loopback"
     version = run("docker", "version", "--format", "{{.Server.Version}}", seconds=20)
     if version.returncode:
-        return f"no Docker engine answers: {version.stderr.strip().splitlines()[-1:]}"
+        return f"no Docker engine answers: {(version.stderr.strip().splitlines() or ['no reason given'])[-1]}"
     if compose_command() is None:
         return "neither docker compose nor docker-compose is installed"
-    base = next(
-        line.partition("=")[2]
-        for line in (ROOT / "Dockerfile").read_text().splitlines()
-        if line.startswith("ARG PYTHON_IMAGE")
-    )
-    for image in (base, *map(default_image, PULLED)):
-        if (
-            run("docker", "image", "inspect", image).returncode
-            and run("docker", "pull", "-q", image, seconds=PULL_SECONDS).returncode
-        ):
+    for image in (base_image(), *map(default_image, PULLED)):
+        here = run("docker", "image", "inspect", image).returncode == 0
+        if not here and run("docker", "pull", "-q", image, seconds=PULL_SECONDS).returncode:
             return f"the image {image} is neither here nor to be had"
     return ""
 
@@ -115,7 +116,7 @@ class Bundle:
         return run(*compose_command(), *options, *arguments, seconds=seconds, environment=self._environment)
 
     def container(self, service):
-        """Return the id of a service's container; asks the engine, since a call of docker-compose 1.29 takes seconds."""
+        """Return the id of a service's container; from the engine: a call of docker-compose 1.29 takes seconds."""
         labels = (f"com.docker.compose.project={self.name}", f"com.docker.compose.service={service}")
         return run("docker", "ps", "-aq", *(f"--filter=label={label}" for label in labels)).stdout.strip()
 
