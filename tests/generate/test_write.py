@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,21 @@ def test_a_bundle_gets_the_committed_rules():
     assert {"recording.yml", "resource.yml", "data.yml", "parameter.yml", "meta.yml"} == set(rules_for_bundle())
     for name, text in rules_for_bundle().items():
         assert (ROOT / "alert_rules" / name).read_text(encoding="utf-8") == text
+
+
+def test_rules_and_queries_need_no_library_for_dashboards():
+    """A node that runs the bundle does not have grafana-foundation-sdk; writing then names what is missing."""
+    program = """
+import sys
+sys.modules["grafana_foundation_sdk"] = None
+from trainvitals.generate.dashboard import queries
+from trainvitals.generate.write import rules_for_bundle, write
+assert rules_for_bundle() and queries()
+try:
+    write(".", check=True)
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert done.stdout.startswith("grafana_foundation_sdk"), done.stderr

@@ -53,9 +53,9 @@ DEVICES = Row(
         ),
         lines(
             "Power",
-            "Power draw of each device.",
+            "Power draw of each device: at the instant, or as the driver averages it.",
             "watt",
-            (_of_devices("trainvitals_device_power_watts"), _DEVICE),
+            (_of_devices("trainvitals_device_power_watts"), _DEVICE + " {{kind}}"),
             minimum=0.0,
             empty="no devices",
         ),

@@ -143,7 +143,10 @@ RECORDS: tuple[Record, ...] = (
     Record(
         name="run:trainvitals_health:ratio",
         expr=_smaller(_RANKS_WELL, _by_device("trainvitals_device_up")),
-        help="Gauge health: ranks that run or finished over ranks expected; or the share of their devices that answer.",
+        help=(
+            "Gauge health: ranks that run or finished over ranks expected, or the share of their devices that answer "
+            "where smaller; ranks on nodes that are not scraped count as missing."
+        ),
     ),
     Record(
         name="run:trainvitals_steps:rate5m",
