@@ -56,13 +56,19 @@ def run_name(environ: Mapping[str, str], *, explicit: str | None = None, program
         rendezvous if rendezvous != "none" else None,
         f"slurm-{slurm}" if slurm else None,
         environ.get("RAY_JOB_ID"),
-        os.path.splitext(os.path.basename(program))[0],
+        _program_name(program),
     )
     for candidate in candidates:
         name = _UNSAFE.sub("-", str(candidate or "")).strip("-.")[:_LONGEST_NAME]
         if name:
             return name
     return "run"
+
+
+def _program_name(program: str) -> str:
+    """Return the name of a script, or of the package that ``python -m`` runs."""
+    folder, name = os.path.split(program)
+    return os.path.basename(folder) if name == "__main__.py" else os.path.splitext(name)[0]
 
 
 def attempt(environ: Mapping[str, str]) -> int:

@@ -314,6 +314,7 @@ class Recorder:
                 self._append(line)
         except Exception:
             self.writer.state.dropped += 1
+        self._write_state(time.monotonic())
 
     def _append(self, line: bytes) -> None:
         if self._events is None:
