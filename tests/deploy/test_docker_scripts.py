@@ -47,7 +47,7 @@ def test_secrets_that_exist_are_kept(tmp_path):
 
 
 def test_a_folder_in_the_place_of_a_secret_is_refused(tmp_path):
-    """An engine that was started without the file makes a folder of that name; the script says what to do."""
+    """An engine may make a folder in the place of a file that it should mount; the script says what to do."""
     (tmp_path / "smtp_password").mkdir()
     done = make_secrets(tmp_path)
     assert done.returncode == 1
