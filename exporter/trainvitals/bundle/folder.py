@@ -10,6 +10,9 @@ from pathlib import Path
 
 from trainvitals.bundle.process import BundleError, Guard
 
+#: The demo's rank files, and what libraries leave in the folder for temporary files: of use to nobody afterwards.
+_PASSING = ("spool", "tmp")
+
 
 class DataFolder:
     """A folder that belongs to one ``up`` at a time; ``path`` is absolute.
@@ -26,7 +29,7 @@ class DataFolder:
             else:
                 self.path = Path(named).resolve()
                 self.path.mkdir(parents=True, exist_ok=True)
-            for name in ("logs", "spool", "checkpoints"):
+            for name in ("logs", "checkpoints", *_PASSING):
                 (self.path / name).mkdir(exist_ok=True)
             self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -49,5 +52,5 @@ class DataFolder:
         if self.temporary:
             shutil.rmtree(self.path, ignore_errors=True)
         else:
-            # The rank files of the demo; Prometheus' data, logs and checkpoints stay.
-            shutil.rmtree(self.path / "spool", ignore_errors=True)
+            for name in _PASSING:
+                shutil.rmtree(self.path / name, ignore_errors=True)

@@ -24,7 +24,10 @@ def _bind(stack: contextlib.ExitStack, port: int) -> int:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         held.bind((LOOPBACK, port))
+        held.listen()
     except OSError:
+        held = stack.enter_context(socket.socket())
         held.bind((LOOPBACK, 0))
+        held.listen()
     taken: int = held.getsockname()[1]
     return taken

@@ -23,12 +23,15 @@ from rich.text import Text
 from trainvitals.bundle.sinks import Message
 from trainvitals.bundle.vitals import GAUGES, Vitals
 
-#: Where there is no terminal: room for a line, and so often the gauges.
+#: Longer lines are hard to read; and so much room there is where there is no terminal.
 _PLAIN_WIDTH = 120
+#: Without a terminal, the gauges are a line so often.
 _PLAIN_SECONDS = 10.0
-#: So many runs fit at the bottom.
+#: So many runs are shown at most, and so many lines each takes.
 _MAX_RUNS = 4
+_RUN_HEIGHT = 6
 _BAR_WIDTH = 28
+_LONGEST_LABEL = 12
 
 
 @dataclass(frozen=True)
@@ -70,27 +73,32 @@ class Screen:
         grid.add_row(time.strftime("%H:%M:%S"), who, Text(text, style=style))
         self._print(grid)
 
-    def message(self, message: Message) -> None:
-        """Print a message that arrived; firing is red, resolved is green."""
-        firing = message.status != "resolved"
-        color = "red" if firing else "green"
-        title = Text(f" {message.channel}: {message.status.upper()} ", style=f"bold {color}")
+    def message(self, message: Message, *, short: bool = False) -> None:
+        """Print a message that arrived, or in ``short`` one line of it; firing is red, resolved is green."""
+        color = "green" if message.status == "resolved" else "red"
+        if short:
+            self.line(message.channel, f"{message.status.upper()} {message.short}", style=color)
+            return
         body = Text(message.subject, style="bold")
         for line in message.lines:
             label, colon, rest = line.partition(": ")
-            body.append("\n")
-            body.append(f"{label}{colon}", style="dim" if colon and len(label) < 12 else "")
-            body.append(rest)
-        self._print(Panel(body, title=title, title_align="left", border_style=color, padding=(0, 1)))
+            is_label = bool(colon) and len(label) <= _LONGEST_LABEL
+            body.append(f"\n{label}{colon}", style="dim not bold" if is_label else "not bold")
+            body.append(rest, style="not bold")
+        width = min(self._console.width, _PLAIN_WIDTH)
+        title = Text(f"{message.channel}: {message.status.upper()}", style=f"bold {color}")
+        self._print(Panel(body, title=title, title_align="left", border_style=color, padding=(0, 1), width=width))
 
     def gauges(self, runs: Sequence[Vitals]) -> None:
         """Show how the runs are now."""
         if self._console.is_terminal:
-            if self._live is None:
-                self._live = Live(console=self._console, auto_refresh=False, transient=True)
-                self._live.start()
             with contextlib.suppress(OSError):
-                self._live.update(_bottom(runs), refresh=True)
+                if self._live is None:
+                    self._live = Live(console=self._console, auto_refresh=False, transient=True)
+                    self._live.start()
+                # Half of a low window is for what scrolls above.
+                limit = max(1, min(_MAX_RUNS, self._console.height // 2 // _RUN_HEIGHT))
+                self._live.update(_bottom(runs, limit), refresh=True)
         elif self._clock() >= self._next_plain:
             self._next_plain = self._clock() + _PLAIN_SECONDS
             for vitals in runs[:_MAX_RUNS]:
@@ -109,27 +117,38 @@ class Screen:
             self._console.print(what)
 
 
-def _bottom(runs: Sequence[Vitals]) -> RenderableType:
+def _bottom(runs: Sequence[Vitals], limit: int) -> RenderableType:
     if not runs:
         return Text(
             "\nNo run yet.  A training that calls trainvitals.init() and trainvitals.step() appears here.", style="dim"
         )
-    parts: list[RenderableType] = []
-    for vitals in runs[:_MAX_RUNS]:
-        grid = Table.grid(padding=(0, 2))
-        for _ in range(3):
-            grid.add_column(no_wrap=True)
-        for name in GAUGES:
-            value = vitals.gauges.get(name)
-            if value is not None:
-                bar = ProgressBar(total=1.0, completed=value, width=_BAR_WIDTH, complete_style=_color(name, value))
-                grid.add_row(Text(name, style="bold"), bar, f"{value:4.0%}")
-        title = Text.assemble((f" {vitals.run} ", "bold"), (" · ".join(_number_words(vitals)) + " ", ""))
-        color = "red" if vitals.alerts else "dim"
-        parts.append(Panel(grid, title=title, title_align="left", border_style=color, padding=(0, 1), expand=False))
-    if len(runs) > _MAX_RUNS:
-        parts.append(Text(f"and {len(runs) - _MAX_RUNS} runs more", style="dim"))
+    parts: list[RenderableType] = [_panel(vitals) for vitals in runs[:limit]]
+    if len(runs) > limit:
+        parts.append(Text(f"and {len(runs) - limit} runs more", style="dim"))
     return Group(*parts)
+
+
+def _panel(vitals: Vitals) -> RenderableType:
+    """Return the gauges of a run on the left, and what else is to say on the right."""
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    words = _number_words(vitals)
+    for row, name in enumerate(GAUGES):
+        value = vitals.gauges.get(name)
+        bar = (
+            ""
+            if value is None
+            else ProgressBar(completed=value, total=1.0, width=_BAR_WIDTH, complete_style=_color(name, value))
+        )
+        number = "" if value is None else f"{value:4.0%}"
+        # The last row takes all that is left.
+        beside = ", ".join(words[row:] if row == len(GAUGES) - 1 else words[row : row + 1])
+        grid.add_row(Text(name, style="bold"), bar, number, Text(beside, style="bold red" if "ALERT" in beside else ""))
+    color = "red" if vitals.alerts else "dim"
+    title = Text(vitals.run, style="bold")
+    return Panel(grid, title=title, title_align="left", border_style=color, padding=(0, 1), expand=False)
 
 
 def _color(gauge: str, value: float) -> str:
@@ -151,4 +170,6 @@ def _number_words(vitals: Vitals) -> list[str]:
         words.append("loss NaN" if math.isnan(numbers["loss"]) else f"loss {numbers['loss']:.3g}")
     if "learning_rate" in numbers:
         words.append(f"learning rate {numbers['learning_rate']:.3g}")
-    return [*words, *(f"ALERT {name}" for name in sorted(vitals.alerts))]
+    if vitals.alerts:
+        words.append("ALERT " + ", ".join(sorted(vitals.alerts)))
+    return words

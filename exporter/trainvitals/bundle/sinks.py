@@ -34,6 +34,8 @@ class Message:
     subject: str
     #: Short lines of plain text: where, what, and what to do.
     lines: tuple[str, ...]
+    #: All of it in one line.
+    short: str
 
 
 Queue = SimpleQueue[Message]
@@ -41,31 +43,37 @@ Queue = SimpleQueue[Message]
 
 def from_webhook(document: dict[str, Any]) -> list[Message]:
     """Return one message for each alert in what Alertmanager posts (its format 4)."""
-    messages = []
-    for alert in document["alerts"]:
-        labels, notes = alert["labels"], alert["annotations"]
-        where = [f"{name} {labels[name]}" for name in ("run", "rank", "device", "instance") if labels.get(name)]
-        action = notes.get("action")
-        lines = [", ".join(where), notes.get("description") or notes.get("summary", "")]
-        messages.append(
-            Message(
-                channel="webhook",
-                status=str(alert["status"]),
-                subject=_clean(labels["alertname"]),
-                lines=_lines([*lines, f"What to do: {action}" if action else ""]),
-            )
-        )
-    return messages
+    return [_from_alert(alert) for alert in document["alerts"]]
+
+
+def _from_alert(alert: dict[str, Any]) -> Message:
+    labels, notes, status = alert["labels"], alert["annotations"], str(alert["status"])
+    where = ", ".join(f"{name} {labels[name]}" for name in ("run", "rank", "device", "instance") if labels.get(name))
+    what = notes.get("description") or notes.get("summary") or ""
+    action = (notes.get("action") or "") if status == "firing" else ""
+    # The full stop of a sentence, not that of a number.
+    first, *_ = action.split(". ")
+    lines = [f"Where: {where}" if where else "", f"Evidence: {what}", f"What to do: {action}" if action else ""]
+    return Message(
+        channel="webhook",
+        status=status,
+        subject=_clean(labels["alertname"]),
+        lines=_lines(lines),
+        short=_clean(f"{labels['alertname']} ({where}): {what}" + f" To do: {first.rstrip('.')}." * bool(first)),
+    )
 
 
 def from_mail(content: bytes) -> Message:
-    """Return the message in a mail: its subject and the lines of its plain text."""
+    """Return the message in a mail: its subject and the lines of its plain text, without what they repeat."""
     mail = email.message_from_bytes(content, _class=EmailMessage, policy=email.policy.default)
+    subject = _clean(str(mail["Subject"]))
     body = mail.get_body(preferencelist=("plain",))
-    text = body.get_content() if body is not None else ""
-    status = str(mail[STATUS_HEADER] or "")
+    text = (body.get_content() if body is not None else "").replace("\r\n", "\n").partition("\n-- \n")[0]
+    lines = [
+        line for line in text.splitlines() if line.partition(": ")[2] not in subject or not line.partition(": ")[2]
+    ]
     return Message(
-        channel="e-mail", status=status, subject=_clean(str(mail["Subject"])), lines=_lines(text.splitlines())
+        channel="e-mail", status=str(mail[STATUS_HEADER] or ""), subject=subject, lines=_lines(lines), short=subject
     )
 
 

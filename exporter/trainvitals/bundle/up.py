@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import platform
 import sys
 import time
@@ -22,7 +21,6 @@ from trainvitals.bundle.programs import ALERTMANAGER, GRAFANA, PROMETHEUS
 from trainvitals.bundle.screen import Row, Screen
 from trainvitals.bundle.signals import Signals, collected
 from trainvitals.bundle.sinks import MailSink, Message, WebhookSink
-from trainvitals.config import SpoolSettings
 from trainvitals.generate.messages import mail_template
 
 #: A machine that is busy with a training starts programs slowly.
@@ -90,6 +88,7 @@ class Bundle:
         self._sink_rows: list[Row] = []
         self._training: Child | None = None
         self._shown = 0
+        self._has_mail = False
         self._watched = False
         self._screen = Screen()
         stack.callback(self._stop)
@@ -101,10 +100,10 @@ class Bundle:
         found = {program.title: programs.find(program) for program in (PROMETHEUS, ALERTMANAGER, GRAFANA)}
         self._start_exporter()
         alertmanager = found["Alertmanager"] if found["Prometheus"] else None
-        if alertmanager:
-            self._start_alertmanager(alertmanager)
         if found["Prometheus"]:
             self._start_prometheus(found["Prometheus"], alertmanager is not None)
+        if alertmanager:
+            self._start_alertmanager(alertmanager)
         if found["Grafana"] and found["Prometheus"]:
             self._start_grafana(found["Grafana"])
         for child in self._children:
@@ -134,7 +133,8 @@ class Bundle:
         if self._simulate_devices:
             command.append(f"--simulate-devices={self._simulate_devices}")
         if self._demo:
-            command.append(f"--spool.folders={os.pathsep.join([*_usual_spools(), str(self._folder.path / 'spool')])}")
+            # Only there: what other runs left in the usual spool would tell its own story.
+            command.append(f"--spool.folders={self._folder.path / 'spool'}")
         self._spawn("exporter", "Exporter", command, f"http://{address}/-/ready")
         self._add_row("Exporter", "exporter")
 
@@ -158,6 +158,7 @@ class Bundle:
         webhook = WebhookSink(self._queue)
         self._sinks.callback(webhook.close)
         mail = self._start_mail() if self._demo else None
+        self._has_mail = mail is not None
         settings.write(folder / "templates", {"trainvitals.tmpl": mail_template()})
         text = settings.alertmanager(self._pace, webhook=webhook.url, mail=mail, templates=folder / "templates")
         settings.write(folder, {"alertmanager.yml": text})
@@ -213,7 +214,8 @@ class Bundle:
             log=self._folder.log(key),
             guard=self._guard,
             url=url,
-            environ=environ,
+            # PyTorch, for one, leaves folders behind where temporary files go.
+            environ={"TMPDIR": str(self._folder.path / "tmp"), **(environ or {})},
             cwd=self._folder.path,
         )
         self._children.append(child)
@@ -267,7 +269,9 @@ class Bundle:
     def _show_messages(self) -> None:
         with contextlib.suppress(Empty):
             while True:
-                self._screen.message(self._queue.get_nowait())
+                message = self._queue.get_nowait()
+                # Where there is mail, the same alert comes twice: in full there, and in one line here.
+                self._screen.message(message, short=self._has_mail and message.channel == "webhook")
 
     def _report_deaths(self) -> None:
         for child in self._children:
@@ -286,12 +290,6 @@ class Bundle:
         if self._watched:
             where = "nothing is left behind" if self._folder.temporary else f"the data is in {self._folder.path}"
             self._screen.line("trainvitals", f"stopped; {where}")
-
-
-def _usual_spools() -> list[str]:
-    """Return the folders that an exporter would watch without being told."""
-    folders = os.environ.get("TRAINVITALS_SPOOL_FOLDERS") or os.environ.get("TRAINVITALS_DIR")
-    return folders.split(os.pathsep) if folders else list(SpoolSettings().folders)
 
 
 def _os_release() -> dict[str, str]:

@@ -6,6 +6,8 @@ import math
 import time
 from collections.abc import Callable
 
+from trainvitals.detect.nonfinite import HOLD_SECONDS
+
 #: What this model trains well with.
 LEARNING_RATE = 0.1
 _WARMUP_STEPS = 100
@@ -76,7 +78,11 @@ class Plan:
     def rolled_back(self, step: int) -> None:
         """Take notice that the weights are those of an earlier step."""
         self._enter("recovered")
-        self._tell(step, "back at this step's checkpoint, with half the learning rate: what the message advises")
+        self._tell(
+            step,
+            "back at this step's checkpoint, with half the learning rate, as the message advises; "
+            f"the alert ends {HOLD_SECONDS / 60:.0f} minutes after the last bad loss",
+        )
 
     def _passed(self, seconds: float) -> bool:
         return self._clock() - self._since >= seconds

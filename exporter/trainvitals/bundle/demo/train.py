@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m trainvitals.bundle.demo.train", description="Train the demo's model."
     )
     parser.add_argument(
-        "--steps", type=int, default=8000, help="optimizer steps in all (default 8000, about 4 minutes)"
+        "--steps", type=int, default=20_000, help="optimizer steps in all (default 20000, about 9 minutes)"
     )
     parser.add_argument("--healthy-seconds", type=float, default=60.0, help="before the harm begins (default 60)")
     parser.add_argument("--broken-seconds", type=float, default=30.0, help="before the way back (default 30)")
