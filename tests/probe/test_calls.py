@@ -336,6 +336,7 @@ def test_events_are_one_line_of_json_each(probe, recorded):
     probe.event("note", time="never", message="m")
     probe.evaluate(7, name="test", accuracy=0.5, loss=math.nan)
     probe.evaluate(accuracy=1)
+    probe.event(7, step="yesterday")
 
     documents = [json.loads(line) for line in recorded().events]
     assert all(isinstance(document.pop("time"), float) for document in documents)
@@ -345,6 +346,7 @@ def test_events_are_one_line_of_json_each(probe, recorded):
         {"kind": "note", "step": 7, "message": "m"},
         {"kind": "evaluation", "step": 7, "name": "test"},
         {"kind": "evaluation", "step": 7, "name": "validation", "values": {"accuracy": 1.0}},
+        {"kind": "7", "step": 7},
     ]
 
 

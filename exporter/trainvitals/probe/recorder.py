@@ -156,13 +156,21 @@ class Recorder:
 
     def _step_number(self, number: Any) -> int:
         """Return a whole number of 64 bits; anything else (a tensor, say) becomes the number before plus one."""
+        whole = self._whole(number)
+        return min(self.writer.state.step + 1, _LARGEST_STEP) if whole is None else whole
+
+    def _current_step(self, number: Any) -> int:
+        """Return a whole number of 64 bits; anything else becomes the number of the last step."""
+        whole = self._whole(number)
+        return self.writer.state.step if whole is None else whole
+
+    def _whole(self, number: Any) -> int | None:
         if (isinstance(number, float) and number.is_integer()) or (_is_numpy(number) and number.dtype.kind in "iu"):
             number = int(number)
         if isinstance(number, int) and -_LARGEST_STEP <= number <= _LARGEST_STEP:
             return number
-        if number is not None:
-            self.writer.state.dropped += 1
-        return min(self.writer.state.step + 1, _LARGEST_STEP)
+        self.writer.state.dropped += number is not None
+        return None
 
     def _split(self, values: object) -> tuple[dict[str, float], dict[str, Any]]:
         """Part numbers from tensors; what is neither is dropped and counted.
@@ -297,16 +305,14 @@ class Recorder:
         if plain:
             record(plain)
 
-    def _current_step(self, number: int | None) -> int:
-        return self.writer.state.step if number is None else self._step_number(number)
-
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Append one line to the events file: a single write, so that lines of two threads do not mix.
 
         A full spool, a line that is too long or that cannot be written as JSON: the event is lost, the run is not.
         """
-        document = {"step": self.writer.state.step, **fields, "time": round(time.time(), 3), "kind": kind}
+        step = self._current_step(fields.get("step"))
         try:
+            document = {**fields, "time": round(time.time(), 3), "kind": _text(kind), "step": step}
             line = json.dumps(document, default=_text, separators=(",", ":")).encode() + b"\n"
             if len(line) > rankfile.LONGEST_EVENT or self._events_size + len(line) >= rankfile.EVENTS_LIMIT:
                 self.writer.state.dropped += 1
@@ -336,10 +342,11 @@ class Recorder:
     def end_checkpoint(self, begun: tuple[int, float], path: object, action: str, error: str | None) -> None:
         """Record a save or a load; ``error`` is the name of the exception of a failed one."""
         step, since = begun
-        fields = {"step": step, "action": action, "ok": error is None, "seconds": time.monotonic() - since}
+        fields: dict[str, Any] = {"step": step, "action": action, "ok": error is None}
+        fields["seconds"] = time.monotonic() - since
         self.end_phase()
         if path is not None:
-            fields["path"] = _text(path)
+            fields["path"] = _text(path) if isinstance(path, str) else path
         if error is not None:
             fields["error"] = error
         self.event("checkpoint", fields)
