@@ -177,7 +177,7 @@ def print_injected(curves: Sequence[Curve]) -> None:
         by_curve = {curve.file: delays(curve, factors) for curve in curves}
         times = sorted(delay for found in by_curve.values() for delay in found if delay is not None)
         share = {file: sum(delay is not None for delay in found) / len(found) for file, found in by_curve.items()}
-        late = f", median {median(times):g}, worst {times[-1]} steps after the onset" if times else ""
+        late = f", median {median(times):g}, worst {times[-1]} points after the onset" if times else ""
         print(f"  {name}: found {sum(share.values()) / len(share):.0%}{late}")
         print("    by curve: " + ", ".join(f"{Path(file).stem} {found:.0%}" for file, found in share.items()))
 

@@ -1,22 +1,24 @@
 """Loss spike: the loss rises out of its own noise and stays there for some steps.
 
-Two tests against median and MAD of the 128 values before the last 8:
+Two tests against the 128 values before the last 8:
 
-- level: the median of the last 8 values, in standard errors of such a median;
-- outliers: the third largest of the last 5 values, in robust standard deviations.
+- level: the median of the last 8 values, in standard errors of such a median (6);
+- outliers: the third largest of the last 5 values, in standard deviations of the upper tail (4).
 
-Both come from a comparison of published rules on 74 healthy public curves (263,721 steps): mean and sigma gave 23
-false alarms in 10,000 steps, these two none, and they found every spike of the shape of BLOOM-176B's (2.3 times the
-level, 30 steps).  benchmarks/detectors.py repeats that on other curves, and three things were changed after it:
+They come from a comparison of published rules on 74 healthy public curves (263,721 steps): mean and 6 sigma gave 23
+false alarms in 10,000 steps; median and MAD with 6 errors, or with 3 of 5 values beyond 5 sigma, gave none and found
+every spike of the shape of BLOOM-176B's (2.3 times the level, 30 steps).  benchmarks/detectors.py repeats that on
+other curves.  With MAD alone, a run whose batches come in bursts of like data gave 6 false alarms in 20,000 steps,
+and skewed noise gave up to 20 in 10,000.  So, against the published form:
 
-- Both statistics are divided by a factor for correlated noise.  A run whose batches come in bursts of like data
-  (correlation 0.6) gave 6 false alarms in 20,000 steps without it; independent noise has a factor of 1.
-- The level test asks for 6.5 standard errors and not for 6: the same run reaches 6.2 with the factor.
-- A segment is judged after 192 values and not after 384: that gave no false alarm, and where only every tenth step
-  is logged, two of five labelled spikes came before.
+- outliers are measured in units of the upper tail (4 of these are 5 sigma in a language model), and so is the level
+  where that tail is longer than a language model's;
+- both are divided for correlated noise: the level by its whole factor, outliers by the root;
+- a segment is judged after 192 values and not after 384: no false alarm came of it, and where only every tenth step
+  or fewer is logged, two of five labelled spikes had been too early.
 
-A single value beyond 8 sigmas is counted (``events``) and not an alarm: in runs with the same data order such
-outliers fall on the same steps, so they are data, not instability.
+A single value beyond 6 sigmas of the tail is counted (``events``) and not an alarm: in runs with the same data order
+such outliers fall on the same steps, so they are data, not instability.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict
-from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, Correlation, Window, middle
+from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, Correlation, Level, Window, middle
 from trainvitals.telemetry import Step
 
 #: The range of a 32-bit float: no difference of two such losses overflows.
 _LARGEST_LOSS = 1e38
 #: Deviations beyond say nothing more.
 _LARGEST_SIGMAS = 1e6
+#: The finding is some steps old when the tests are sure of it: it began where so many sigmas were exceeded.
+_ONSET_SIGMAS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +46,22 @@ class SpikeSettings:
 
     baseline: int = 128
     recent: int = 8
-    level_errors: float = 6.5
-    outlier_sigmas: float = 5.0
+    level_errors: float = 6.0
+    outlier_sigmas: float = 4.0
     #: So many of so many.
     outliers_of: tuple[int, int] = (3, 5)
-    event_sigmas: float = 8.0
+    event_sigmas: float = 6.0
+    #: The tail of the loss of single steps of language models, over the spread.
+    usual_tail: float = 1.3
     #: Losses fall fast and jump during warm-up; instabilities of a young run heal (BLOOM-104B).
     warmup_steps: int = 500
     #: After a start, a resume or a rollback: one and a half baselines.
     warmup_points: int = 192
     #: A learning rate that rises by more than this share from one report to the next opens a new segment.
     learning_rate_jump: float = 0.2
+    #: After that, and until there is a baseline again, a loss is an outlier only if it is worse than the run ever was,
+    #: by more than this share.
+    worse_share: float = 0.2
     #: No loss is quieter than this share of its level.
     spread_floor: float = 0.0025
     hold_seconds: float = 120.0
@@ -72,7 +81,7 @@ class _Point(NamedTuple):
     step: int
     loss: float
     sigmas: float
-    #: What joins the baseline: a flagged value in a capped form, or a spike would hide the next.
+    #: What joins the baseline: an outlier in a capped form, or a spike would hide the next.
     capped: float
 
 
@@ -81,8 +90,7 @@ class _Episode:
     """An excess that has not recovered.  The baseline is frozen meanwhile, or it would climb after the spike."""
 
     begun: Step
-    center: float
-    spread: float
+    level: Level
     points: int = 0
     doubled: int = 0
 
@@ -107,11 +115,11 @@ class LossSpike:
         self._events = 0
         self._ratio: float | None = None
         self._numbers: dict[str, float] = {}
-        #: The highest baseline of the run and the last spread: the yardstick while a new baseline fills.
-        self._highest: tuple[float, float] | None = None
+        #: The yardstick while a new baseline fills, with the highest baseline of the run as its center.
+        self._worst: Level | None = None
         #: Of the finding that is shown.
         self._since = 0
-        self._level = self._peak = self._unrecovered = 0.0
+        self._before = self._peak = self._unrecovered = 0.0
         self._begin_segment()
 
     def _begin_segment(self) -> None:
@@ -139,7 +147,7 @@ class LossSpike:
         self._ratio = shown if ratio is not None or self._latch.held else None
 
     def _follow_learning_rate(self, rate: float | None) -> None:
-        """Only a rise: after a drop the loss falls, and the old baseline stays a fair one."""
+        """Only a rise counts: after a drop the loss falls, and the old baseline stays a fair one."""
         before = self._learning_rate
         if rate is None or not math.isfinite(rate):
             return
@@ -148,91 +156,104 @@ class LossSpike:
         if before is not None and rate > before * (1.0 + self._settings.learning_rate_jump) and self._episode is None:
             self._begin_segment()
 
-    def _reference(self) -> tuple[float, float] | None:
-        """Return the level and the spread to judge by, if there are any.
+    def _reference(self) -> Level | None:
+        """Return the level to judge by, if there is one.
 
-        While the baseline fills only a loss that is worse than the run ever was can be judged.
+        While the baseline fills, only a loss that is much worse than the run ever was can be judged.
         """
         if self._episode is not None:
-            return self._episode.center, self._episode.spread
-        if self._baseline.full:
-            center, spread = self._baseline.center_and_spread()
-            return center, max(spread, self._settings.spread_floor * abs(center))
-        return self._highest
+            return self._episode.level
+        if not self._baseline.full:
+            return self._worst
+        level = self._baseline.level()
+        floor = self._settings.spread_floor * abs(level.center)
+        return Level(level.center, max(level.spread, floor), max(level.tail, floor))
 
     def _judge(self, loss: float, step: Step) -> float | None:
         settings = self._settings
-        reference = self._reference()
-        if reference is None or reference[1] == 0.0:
+        level = self._reference()
+        if level is None or level.spread == 0.0:
             # A spread of 0 is a loss that was always exactly 0.
             self._push(_Point(step.step, loss, 0.0, loss))
             return None
-        center, spread = reference
-        sigmas = _bounded((loss - center) / spread)
-        self._push(_Point(step.step, loss, sigmas, min(loss, center + settings.outlier_sigmas * spread)))
+        sigmas = _bounded((loss - level.center) / level.tail)
+        self._push(_Point(step.step, loss, sigmas, min(loss, level.center + 5.0 * level.tail)))
         if self._episode is None and (self._points <= settings.warmup_points or step.step < settings.warmup_steps):
             return None
         self._events += sigmas > settings.event_sigmas
-        ratio = self._test(center, spread)
+        ratio = self._test(level)
         if self._episode is None:
             if self._baseline.full:
-                self._highest = (center if self._highest is None else max(self._highest[0], center), spread)
+                self._remember(level)
             if ratio < 1.0:
                 return ratio
-            self._begin_episode(step, center, spread)
-        return max(ratio, 1.0) if self._is_unfinished(loss, step) else ratio
+            self._begin_episode(step, level)
+        return max(ratio, 1.0) if self._goes_on(loss, step) else ratio
 
-    def _test(self, center: float, spread: float) -> float:
+    def _remember(self, level: Level) -> None:
+        highest = level.center if self._worst is None else max(self._worst.center, level.center)
+        margin = self._settings.worse_share / self._settings.outlier_sigmas * abs(highest)
+        self._worst = Level(highest, max(level.spread, margin), max(level.tail, margin))
+
+    def _test(self, level: Level) -> float:
         settings = self._settings
         factor = self._correlation.factor
         wanted, of = settings.outliers_of
         outlier = errors = 0.0
         if len(self._recent) >= of:
-            newest = sorted(point.sigmas for point in list(self._recent)[-of:])
-            outlier = newest[-wanted] / factor
+            newest = sorted([point.sigmas for point in self._recent][-of:])
+            outlier = newest[-wanted] / math.sqrt(factor)
         if len(self._recent) == settings.recent and self._baseline.full:
-            sigmas = (self._recent_level() - center) / spread
-            errors = _bounded(sigmas / factor * math.sqrt(settings.recent) / MEDIAN_ERROR)
-        self._numbers = {"level_errors": errors, "outlier_sigmas": outlier, "baseline": center, "spread": spread}
+            sigma = max(level.spread, level.tail / settings.usual_tail)
+            error = MEDIAN_ERROR * factor / math.sqrt(settings.recent)
+            errors = _bounded((self._recent_middle() - level.center) / sigma / error)
+        self._numbers = {
+            "level_errors": errors,
+            "outlier_sigmas": outlier,
+            "baseline": level.center,
+            "spread": level.spread,
+        }
         return max(errors / settings.level_errors, outlier / settings.outlier_sigmas, 0.0)
 
-    def _recent_level(self) -> float:
+    def _recent_middle(self) -> float:
         return middle(sorted([point.loss for point in self._recent]))
 
-    def _begin_episode(self, step: Step, center: float, spread: float) -> None:
-        self._episode = _Episode(step, center, spread)
+    def _begin_episode(self, step: Step, level: Level) -> None:
+        self._episode = _Episode(step, level)
         if self._latch.open:
             return
-        # The finding is some steps old when the tests are sure of it.
-        excess = [point for point in self._recent if point.sigmas >= 3.0]
-        self._since = excess[0].step if excess else step.step
-        self._level = center
+        self._since = next((point.step for point in self._recent if point.sigmas >= _ONSET_SIGMAS), step.step)
+        self._before = level.center
         self._peak = max(point.loss for point in self._recent)
         self._unrecovered = 0.0
 
-    def _is_unfinished(self, loss: float, step: Step) -> bool:
-        """Follow the episode to its end; return whether it goes on."""
+    def _goes_on(self, loss: float, step: Step) -> bool:
+        """Follow the episode; return whether it goes on."""
         settings, episode = self._settings, self._episode
         if episode is None:
             return False
+        level = episode.level
         episode.points += 1
         # The peak is part of a label, so it moves on in strides.
-        if loss - self._level > 1.5 * (self._peak - self._level):
+        if loss - self._before > 1.5 * (self._peak - self._before):
             self._peak = loss
-        limit = max(2.0 * episode.center, episode.center + settings.outlier_sigmas * episode.spread)
-        episode.doubled = episode.doubled + 1 if episode.center > 0.0 and loss > limit else 0
-        full = len(self._recent) == settings.recent
-        if full and self._recent_level() < episode.center + 2.0 * episode.spread / MAD_TO_SIGMA:
+        limit = max(2.0 * level.center, level.center + 5.0 * level.tail)
+        episode.doubled = episode.doubled + 1 if level.center > 0.0 and loss > limit else 0
+        if episode.points >= settings.recent and self._is_back(level):
             self._episode = None
             return False
         steps = (step.step - episode.begun.step) / settings.recover_steps
         slow = min(steps, episode.points / settings.recover_points)
         self._unrecovered = max(self._unrecovered, slow, episode.doubled / settings.doubled_points)
         if episode.points >= settings.accept_points and step.time - episode.begun.time >= settings.accept_seconds:
+            self._remember(level._replace(center=self._recent_middle()))
             self._latch.settle()
             self._begin_segment()
             return False
         return True
+
+    def _is_back(self, level: Level) -> bool:
+        return self._recent_middle() < level.center + 2.0 * level.spread / MAD_TO_SIGMA
 
     def _push(self, point: _Point) -> None:
         """Take a point; the one that leaves the recent ones joins the baseline, unless that is frozen."""
@@ -245,8 +266,8 @@ class LossSpike:
     def verdict(self) -> Verdict | None:
         """Return the ratio, held while the signal is; None during warm-up and while the first baseline fills.
 
-        Statistics: ``level_errors`` and ``outlier_sigmas`` (thresholds 6.5 and 5), ``baseline`` and ``spread`` (in
-        units of the loss), ``events`` (single points beyond 8 sigmas so far) and ``unrecovered``: 1 or more when the
+        Statistics: ``level_errors`` and ``outlier_sigmas`` (thresholds 6 and 4), ``baseline`` and ``spread`` (in
+        units of the loss), ``events`` (single points beyond 6 sigmas so far) and ``unrecovered``: 1 or more when the
         loss was not back after 200 steps, or above twice the baseline for 5 points.
         """
         if self._ratio is None:
@@ -256,9 +277,9 @@ class LossSpike:
         statistics = {**self._numbers, "events": float(self._events), "unrecovered": unrecovered}
         if not held:
             return Verdict(ratio=self._ratio, statistics=statistics)
-        evidence = f"since step {self._since}: loss rose from {self._level:.4g} to {self._peak:.4g}"
+        evidence = f"since step {self._since}: loss rose from {self._before:.4g} to {self._peak:.4g}"
         if unrecovered >= 1.0:
-            evidence += ", slow to come back or above twice its level"
+            evidence += ", and did not come back soon"
         return Verdict(ratio=self._ratio, since_step=self._since, evidence=evidence, statistics=statistics)
 
 
