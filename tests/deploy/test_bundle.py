@@ -266,7 +266,10 @@ def test_grafana_has_the_data_source_and_the_dashboards(bundle):
     manager.add_password(None, base, "admin", password, is_authenticated=True)
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(manager))
     with opener.open(f"{base}/api/datasources", timeout=10) as answer:
-        assert [source["type"] for source in json.load(answer)] == ["prometheus"]
+        sources = json.load(answer)
+    assert [source["type"] for source in sources] == ["prometheus"]
+    with opener.open(f"{base}/api/datasources/uid/{sources[0]['uid']}/health", timeout=10) as answer:
+        assert json.load(answer)["status"] == "OK"
     with opener.open(f"{base}/api/search?type=dash-db", timeout=10) as answer:
         found = {dashboard["uid"] for dashboard in json.load(answer)}
     assert found == {json.loads(file.read_text())["uid"] for file in (ROOT / "dashboards").glob("*.json")}

