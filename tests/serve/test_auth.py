@@ -134,14 +134,14 @@ def test_an_unknown_user_costs_a_check(serve, client, web, hash_of, checks):
 def test_what_is_remembered_is_bounded(hash_of):
     """The oldest right password goes when there are too many."""
     passwords = Passwords()
-    users = {str(number): hash_of("x") for number in range(auth._REMEMBERED + 1)}
+    users = {str(number): hash_of("x") for number in range(auth.REMEMBERED + 1)}
 
     async def check_all():
         return [await passwords.right(users, user, b"x") for user in users]
 
     try:
         assert asyncio.run(check_all()) == [True] * len(users)
-        assert len(passwords._right) == auth._REMEMBERED
+        assert len(passwords._right) == auth.REMEMBERED
     finally:
         passwords.close()
 
@@ -159,8 +159,8 @@ def test_one_check_serves_all_who_ask_the_same_and_too_many_are_refused(hash_of,
         same = asyncio.run(guess(50, lambda _: b"x"))
         assert same == [True] * 50
         assert len(checks) == 1
-        different = asyncio.run(guess(auth._WAITING + 3, lambda number: str(number).encode()))
-        assert [type(answer) for answer in different] == [bool] * auth._WAITING + [BusyError] * 3
+        different = asyncio.run(guess(auth.WAITING + 3, lambda number: str(number).encode()))
+        assert [type(answer) for answer in different] == [bool] * auth.WAITING + [BusyError] * 3
     finally:
         passwords.close()
 

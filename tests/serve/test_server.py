@@ -96,6 +96,13 @@ def test_an_address_of_another_machine_is_one_line():
     assert str(caught.value) == "web.listen_address: expected an address of this machine, found '192.0.2.1:0'"
 
 
+@pytest.mark.parametrize("host", ["x" * 70, "no-such-host.invalid"])
+def test_an_unknown_host_is_one_line(host):
+    """A name that has no address, and one that cannot be a name."""
+    with pytest.raises(ConfigError, match=r"^web.listen_address: .* \(unknown host\)$"):
+        bind(f"{host}:0")
+
+
 def test_answers_leave_at_once():
     """Nagle's algorithm is off: with it the body of every answer but the first comes 40 ms late."""
     listener, _ = bind("127.0.0.1:0")

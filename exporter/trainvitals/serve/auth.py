@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trainvitals.serve.reload import WebConfigFile
 
 #: Right passwords remembered, and checks that may wait for the thread.
-_REMEMBERED = 128
-_WAITING = 16
+REMEMBERED = 128
+WAITING = 16
 #: bcrypt itself looks at no more; newer libraries refuse what is longer.
 _LONGEST_PASSWORD = 72
 
@@ -57,7 +57,7 @@ class Passwords:
             return True
         check = self._running.get(key)
         if check is None:
-            if len(self._running) >= _WAITING:
+            if len(self._running) >= WAITING:
                 raise BusyError
             loop = asyncio.get_running_loop()
             check = loop.run_in_executor(self._thread, _matches, password, hashed)
@@ -67,7 +67,7 @@ class Passwords:
         if not (matches and known):
             return False
         self._right[key] = None
-        while len(self._right) > _REMEMBERED:
+        while len(self._right) > REMEMBERED:
             self._right.popitem(last=False)
         return True
 

@@ -53,7 +53,8 @@ a { color: var(--link); }
 ul { padding-left: 1.2rem; }
 div { overflow-x: auto; }
 table { width: 100%; border-collapse: collapse; }
-th, td { padding: .4rem .6rem .4rem 0; border-bottom: 1px solid var(--line); text-align: left; }
+th, td { padding: .4rem .6rem .4rem 0; border-bottom: 1px solid var(--line); text-align: left;
+  vertical-align: top; }
 th { font-weight: 600; color: var(--dim); }
 td:first-child { overflow-wrap: anywhere; }
 .number { text-align: right; font-variant-numeric: tabular-nums; }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import re
 import socket
 import ssl
@@ -21,6 +22,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from trainvitals.config import ConfigError
 from trainvitals.serve.auth import Guard
 from trainvitals.serve.reload import WebConfigFile
+
+log = logging.getLogger(__name__)
 
 #: Seconds between two requests of a connection: scrapes every minute and faster need no new one.
 KEEP_ALIVE = 75
@@ -104,6 +107,8 @@ class Server:
             self._uvicorn.run(sockets=[self._listener])
         except BaseException as error:
             self._error = error
+            if self._uvicorn.settled.is_set():
+                log.error("the HTTP server ended: %s", error, exc_info=error)
         finally:
             self._listener.close()
             self._uvicorn.settled.set()
@@ -127,7 +132,7 @@ def bind(address: str) -> tuple[socket.socket, str]:
         else:
             family, _, _, _, place = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]  # noqa: S104
             listener = socket.create_server(place[:2], family=family)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ConfigError(f"web.listen_address: {_complaint(error, address)}") from None
     # Connections inherit it.  Without it the body waits 40 ms for the acknowledgement of the headers: asyncio switches
     # it on by itself only for sockets whose protocol number is given.
@@ -137,8 +142,8 @@ def bind(address: str) -> tuple[socket.socket, str]:
     return listener, f"[{host}]" if ":" in host else host
 
 
-def _complaint(error: OSError, address: str) -> str:
-    if isinstance(error, socket.gaierror):
+def _complaint(error: OSError | UnicodeError, address: str) -> str:
+    if isinstance(error, (UnicodeError, socket.gaierror)):
         return f"expected a host name or an address of this machine, found {address!r} (unknown host)"
     if error.errno == errno.EADDRINUSE:
         return f"expected a free port, but another process listens on {address!r}"
