@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from tests.helpers import Node, run_trainer, trainer_environment
 
-from trainvitals.probe.identity import attempt, framework, identify, run_name
+from trainvitals.probe.identity import attempt, device_uuid, framework, identify, run_name
 
 
 @pytest.mark.parametrize(
@@ -142,3 +143,45 @@ def test_the_name_of_the_program_is_the_last_resort(spool, tmp_path):
 
     runs = {file.identity.run for file in Node(spool).spool.poll()}
     assert runs == {"fine-tune", "trainer"}
+
+
+class FakeCuda:
+    """The part of torch.cuda that says which device a process computes on."""
+
+    def __init__(self, *, initialized=True, uuid="8a6e0000-0000-4000-8000-000000000001"):
+        self._initialized = initialized
+        self._uuid = uuid
+
+    def is_initialized(self):
+        """Whether there is a context."""
+        return self._initialized
+
+    def current_device(self):
+        """Would make a context where there is none."""
+        assert self._initialized
+        return 3
+
+    def get_device_properties(self, index):
+        """Return an object with a uuid, or one without."""
+        assert index == 3
+        return SimpleNamespace(uuid=self._uuid) if self._uuid else SimpleNamespace()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "expected"),
+    [
+        (FakeCuda(), "GPU-8a6e0000-0000-4000-8000-000000000001"),
+        (FakeCuda(uuid="MIG-8a6e0000-0000-4000-8000-000000000002"), "MIG-8a6e0000-0000-4000-8000-000000000002"),
+        (FakeCuda(initialized=False), None),
+        (FakeCuda(uuid=None), None),
+        (None, None),
+    ],
+)
+def test_a_device_is_told_only_where_the_training_has_one(cuda, expected):
+    """Without a context nothing is asked; an older torch that knows no uuid is no error."""
+    assert expected == device_uuid(SimpleNamespace(cuda=cuda) if cuda else None)
+
+
+def test_a_process_without_torch_has_no_device():
+    """Nothing is imported to find out."""
+    assert device_uuid(None) is None

@@ -35,7 +35,7 @@ TRAINING = """
         ("trainvitals.finish('failed')", 0, "failed"),
         ("sys.exit()", 0, "finished"),
         ("raise ValueError('bad batch')", 1, "failed"),
-        ("raise KeyboardInterrupt", -2, "failed"),
+        ("raise KeyboardInterrupt", -2, "finished"),
         ("os._exit(0)", 0, "died"),
         ("os.abort()", -6, "died"),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)", -15, "died"),

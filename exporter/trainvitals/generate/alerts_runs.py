@@ -118,8 +118,8 @@ RUNS: tuple[Alert, ...] = (
         ),
         impact="The run has ended or will; work since the last checkpoint is lost.",
         diagnosis=(
-            "The interpreter ended with an exception, or the training called `finish` with another status than ok; an "
-            "interruption with Ctrl-C counts too. The alert ends when the run is started again, or an hour later."
+            "The interpreter ended with an exception, or the training called `finish` with another status than ok. "
+            "Ctrl-C is a clean end. The alert ends when the run is started again, or an hour later."
         ),
     ),
     Alert(

@@ -309,7 +309,7 @@ def _install(_: Recorder) -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         global _failed
-        _failed = True
+        _failed = _is_failure(error)
         _call(_record_exception, error)
         previous(kind, error, trace)
 
@@ -317,7 +317,10 @@ def _install(_: Recorder) -> None:
 
 
 def _record_exception(recorder: Recorder, error: BaseException) -> None:
-    recorder.event("exception", {"type": type(error).__name__, "message": str(error)[:300]})
+    recorder.event(
+        "exception" if _is_failure(error) else "interrupted",
+        {"type": type(error).__name__, "message": str(error)[:300]},
+    )
 
 
 def _finish_at_exit() -> None:
@@ -325,15 +328,15 @@ def _finish_at_exit() -> None:
 
 
 def _is_failure(error: BaseException | None) -> bool:
-    """Whether a child of multiprocessing ends by this exception; atexit knows none."""
+    """Whether a process that ends by this exception has failed.  Ctrl-C is what somebody wanted: nobody is woken."""
     if isinstance(error, SystemExit):
         return error.code not in (None, 0)
-    return error is not None
+    return error is not None and not isinstance(error, KeyboardInterrupt)
 
 
 def _was_shown() -> bool:
     """Whether the interpreter ends by an exception that a hook set after ours kept from it."""
-    return getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
+    return _is_failure(getattr(sys, "last_value", None)) and not hasattr(sys, "ps1")
 
 
 def _forget() -> None:

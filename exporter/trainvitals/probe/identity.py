@@ -104,6 +104,21 @@ def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str,
     }
 
 
+def device_uuid(torch: Any) -> str | None:
+    """Return the uuid of this process's device as its driver writes it ("GPU-..."), or None.
+
+    ``torch`` is the module, or None.  Asks only where the training has a device context already: the question would
+    make one.  Never raises and never waits: the properties of a device are known to the host.
+    """
+    try:
+        if torch is None or not torch.cuda.is_initialized():
+            return None
+        uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+    except Exception:  # An older torch, another accelerator behind the same name: then it is not known.
+        return None
+    return str(uuid) if str(uuid).startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+
+
 def framework() -> str:
     """Return the most specific training framework that this process has imported, or "python"."""
     return next((name for name in _FRAMEWORKS if name in sys.modules), "python")

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainvitals import rankfile
+from trainvitals.probe.identity import device_uuid
 from trainvitals.probe.tensors import TensorReader
 
 _PHASE_INDEX = {name: index for index, name in enumerate(rankfile.PHASES)}
@@ -143,6 +144,8 @@ class Recorder:
         state.count += 1
         if state.count == 1:
             self._end_init(now)
+            if "device_uuid" not in self.writer.identity:
+                self.identify(device_uuid=device_uuid(sys.modules.get("torch")))
         if self._tensors is not None:
             self._tensors.poll()
         count = state.count
