@@ -50,3 +50,11 @@ def test_the_log_of_an_earlier_start_is_gone(tmp_path, guard):
     folder.log("thing").write_text("old")
     assert not folder.log("thing").exists()
     folder.close()
+
+
+@pytest.mark.parametrize("name", ["a:b", "a*", "a[b]", "a?", "a\\b"])
+def test_a_name_that_would_be_a_pattern_is_refused(tmp_path, guard, name):
+    """Prometheus could not be told to read rules there."""
+    with pytest.raises(BundleError, match="must not contain"):
+        DataFolder(str(tmp_path / name), guard)
+    assert list(tmp_path.iterdir()) == []

@@ -154,8 +154,8 @@ def test_one_more_signal_ends_the_patience(spawn, until):
 
 def test_the_guard_ends_and_removes_what_is_registered(tmp_path):
     """When the pipe to the guard ends, groups are ended (also those that refuse) and folders are removed."""
-    folder, kept = tmp_path / "temporary", tmp_path / "kept"
-    for path in (folder, kept):
+    folder, kept, left = (tmp_path / name for name in ("temporary", "kept", "left"))
+    for path in (folder, kept, left):
         path.mkdir()
         (path / "file").write_text("x")
     stubborn, forgotten = (
@@ -168,12 +168,14 @@ def test_the_guard_ends_and_removes_what_is_registered(tmp_path):
     guard.tell("group", stubborn.pid)
     guard.tell("group", forgotten.pid)
     guard.tell("forget", forgotten.pid)
-    guard.tell("folder", folder)
+    for path in (folder, left):
+        guard.tell("folder", path)
+    guard.tell("leave", left)
     threading.Thread(target=stubborn.wait).start()
     guard.close()
     assert stubborn.wait(timeout=30) == -signal.SIGKILL
     assert forgotten.poll() is None
-    assert (folder.exists(), kept.exists()) == (False, True)
+    assert (folder.exists(), kept.exists(), left.exists()) == (False, True, True)
     forgotten.kill()
     for process in (stubborn, forgotten):
         process.wait()

@@ -12,6 +12,8 @@ from trainvitals.bundle.process import BundleError, Guard
 
 #: The demo's rank files, and what libraries leave in the folder for temporary files: of use to nobody afterwards.
 _PASSING = ("spool", "tmp")
+#: A colon parts the folders of rank files; the others mean something in the patterns of Prometheus and of the exporter.
+_FORBIDDEN = ":*?[\\"
 
 
 class DataFolder:
@@ -22,15 +24,16 @@ class DataFolder:
 
     def __init__(self, named: str | None, guard: Guard) -> None:
         self.temporary = named is None
+        self._guard = guard
         try:
-            if named is None:
-                self.path = Path(tempfile.mkdtemp(prefix="trainvitals-up-"))
+            self.path = Path(tempfile.mkdtemp(prefix="trainvitals-up-") if named is None else named).resolve()
+            if self.temporary:
                 guard.tell("folder", self.path)
-            else:
-                self.path = Path(named).resolve()
-                self.path.mkdir(parents=True, exist_ok=True)
-            for name in ("logs", "checkpoints", *_PASSING):
-                (self.path / name).mkdir(exist_ok=True)
+            if found := set(str(self.path)) & set(_FORBIDDEN):
+                raise BundleError(
+                    f"the name of the data folder must not contain {' '.join(sorted(found))}: {self.path}"
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise BundleError(f"the data folder cannot be used: {error.strerror}: {error.filename}") from None
@@ -39,6 +42,12 @@ class DataFolder:
         except OSError:
             os.close(self._lock)
             raise BundleError(f"another `trainvitals up` is using {self.path}") from None
+        #: What goes at the end.
+        self._passing = [self.path] if self.temporary else [self.path / name for name in _PASSING]
+        for folder in self._passing:
+            guard.tell("folder", folder)
+        for name in ("logs", "checkpoints", *_PASSING):
+            (self.path / name).mkdir(exist_ok=True)
 
     def log(self, name: str) -> Path:
         """Return the path of a child's log, without what an earlier start wrote."""
@@ -48,9 +57,7 @@ class DataFolder:
 
     def close(self) -> None:
         """Remove a temporary folder, and of one that is kept what is of no use to anybody."""
+        for folder in self._passing:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._guard.tell("leave", folder)
         os.close(self._lock)
-        if self.temporary:
-            shutil.rmtree(self.path, ignore_errors=True)
-        else:
-            for name in _PASSING:
-                shutil.rmtree(self.path / name, ignore_errors=True)

@@ -8,7 +8,7 @@ A program by itself, on the standard library alone, in two forms:
 
 ``guard.py watch``
     Reads lines from ``up`` and, when the pipe ends because ``up`` is gone, ends what is still registered:
-    ``group ID`` and ``forget ID`` for a process group, ``folder PATH`` for a temporary folder.
+    ``group ID`` and ``forget ID`` for a process group, ``folder PATH`` and ``leave PATH`` for a temporary folder.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ def watch(lines: Iterable[str]) -> None:
             groups.discard(int(value))
         elif word == "folder":
             folders.add(value)
+        elif word == "leave":
+            folders.discard(value)
     end(groups)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,11 +18,20 @@ from trainvitals.bundle.signals import Signals
 _GUARD = [sys.executable, "-I", "-S", guard.__file__]
 _TAIL_BYTES = 8192
 #: No proxy from the environment may come between us and loopback.
-OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class BundleError(Exception):
     """The bundle cannot start or go on; the message is for a person, without a traceback."""
+
+
+def get(url: str) -> bytes:
+    """Return what a server on loopback answers; raises OSError when it does not, or not with 200."""
+    try:
+        with _OPENER.open(url, timeout=1.0) as answer:
+            return bytes(answer.read())
+    except (http.client.HTTPException, ValueError) as error:
+        raise OSError(f"{url}: {error!r}") from None
 
 
 class Guard:
@@ -106,10 +115,10 @@ class Child:
         if self.url is None:
             return True
         try:
-            with OPENER.open(self.url, timeout=1.0) as answer:
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError, ValueError):
+            get(self.url)
+        except OSError:
             return False
+        return True
 
     def _late(self, seconds: float) -> str:
         return f"{self.name} is not ready after {seconds:.0f} s.{self._last_words()}"

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from trainvitals.bundle import grafana, ports, programs, settings, vitals
 from trainvitals.bundle.folder import DataFolder
 from trainvitals.bundle.ports import LOOPBACK
-from trainvitals.bundle.process import BundleError, Child, Guard, stop_all
+from trainvitals.bundle.process import BundleError, Child, Guard, get, stop_all
 from trainvitals.bundle.programs import ALERTMANAGER, GRAFANA, PROMETHEUS
 from trainvitals.bundle.screen import Row, Screen
 from trainvitals.bundle.signals import Signals, collected
@@ -117,6 +117,8 @@ class Bundle:
             ]
             self._screen.addresses(self._rows, "Ctrl-C stops everything.")
             self._tell_missing([program for program in (PROMETHEUS, ALERTMANAGER) if not found[program.title]])
+            if found["Prometheus"]:
+                self._tell_curve()
 
     def _wait_ready(self, child: Child) -> None:
         try:
@@ -235,6 +237,13 @@ class Bundle:
         if missing:
             self._screen.line("trainvitals", programs.how_to_get(missing, programs.system(_os_release())))
 
+    def _tell_curve(self) -> None:
+        """Name a page that draws the loss; Debian's builds of Prometheus 3 have no pages."""
+        url = f"http://{self._address('prometheus')}/graph?g0.expr=trainvitals_loss&g0.tab=0&g0.range_input=5m"
+        with contextlib.suppress(OSError):
+            get(url)
+            self._screen.line("trainvitals", f"the curve of the loss: {url}")
+
     # Watch ----------------------------------------------------------------------------------------------------------
 
     def watch(self, seconds: float | None = None) -> None:
@@ -252,7 +261,7 @@ class Bundle:
             now = time.monotonic()
             if with_prometheus and now >= next_vitals:
                 next_vitals = now + _VITALS_SECONDS
-                with contextlib.suppress(OSError, ValueError, KeyError):
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                     self._screen.gauges(vitals.read(f"http://{self._address('prometheus')}"))
 
     def _show_training(self) -> None:

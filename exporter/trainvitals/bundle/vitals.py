@@ -7,7 +7,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainvitals.bundle.process import OPENER
+from trainvitals.bundle.process import get
 
 GAUGES = ("progress", "learning", "efficiency", "health")
 _QUERY = (
@@ -31,8 +31,7 @@ class Vitals:
 def read(prometheus: str) -> list[Vitals]:
     """Return the runs by name; ``prometheus`` is a URL.  Raises OSError or ValueError when there is no answer."""
     url = f"{prometheus}/api/v1/query?" + urllib.parse.urlencode({"query": _QUERY})
-    with OPENER.open(url, timeout=1.0) as answer:
-        return parse(json.load(answer)["data"]["result"])
+    return parse(json.loads(get(url))["data"]["result"])
 
 
 def parse(result: list[dict[str, Any]]) -> list[Vitals]:

@@ -69,9 +69,10 @@ class Plan:
         """Take notice of the loss of a step."""
         if self.stage == "raising" and not math.isfinite(loss):
             self._enter("broken")
+            word = "NaN" if math.isnan(loss) else "infinite"
             self._tell(
                 step,
-                f"the loss is {loss} at learning rate {self._learning_rate:.3g}; training on for "
+                f"the loss is {word} at learning rate {self._learning_rate:.3g}; training on for "
                 f"{self._broken_seconds:.0f} s, as a run would that nobody watches",
             )
 
