@@ -390,13 +390,17 @@ class Reader:
     def read_state(self) -> State | None:
         """Return the newest valid state, or None when neither slot checks (try again at the next poll)."""
         best: tuple[Any, ...] | None = None
-        for slot in (0, 1):
-            data = self._read(STATE_OFFSET + slot * STATE_AREA, _STATE.size + 4)
-            if len(data) == _STATE.size + 4 and zlib.crc32(data[:-4]) == _CRC.unpack(data[-4:])[0]:
-                fields = _STATE.unpack_from(data)
-                if best is None or fields[0] > best[0]:
-                    best = fields
-        return None if best is None else State.unpack(best)
+        for _ in range(_TRIES):
+            for slot in (0, 1):
+                data = self._read(STATE_OFFSET + slot * STATE_AREA, _STATE.size + 4)
+                if len(data) == _STATE.size + 4 and zlib.crc32(data[:-4]) == _CRC.unpack(data[-4:])[0]:
+                    fields = _STATE.unpack_from(data)
+                    if best is None or fields[0] > best[0]:
+                        best = fields
+            if best is not None:
+                return State.unpack(best)
+            # A writer at full speed was in one slot and then in the other.
+        return None
 
     def read_records(self, after: int) -> tuple[list[Record], int]:
         """Return the valid records with a sequence above ``after``, in order, and how many slots did not check.
@@ -429,23 +433,20 @@ class Reader:
                 ahead = data[offset + RECORD_AREA : offset + RECORD_AREA + 8]
                 return records, int.from_bytes(ahead, "little") == expected + 1
             record = _checked(data, offset) if sequence == expected else None
-            record = record or self._read_again(expected)[0]
+            record = record or self._read_again(expected)
             if record is None:
                 return records, True
             records.append(record)
         return records, bool(records)
 
-    def _read_again(self, sequence: int) -> tuple[Record | None, bool]:
-        """Return one record, and without it whether its slot was overwritten by a later one."""
-        record = None
+    def _read_again(self, sequence: int) -> Record | None:
+        """Return a record that was just being written, or None when it does not become whole."""
         for _ in range(_TRIES):
             data = self._read_slots(sequence, 1)
             record = _checked(data, 0) if len(data) == RECORD_AREA else None
-            if record is not None and record.sequence == sequence:
-                return record, False
             if record is not None:
-                break
-        return None, record is not None and record.sequence > sequence
+                return record if record.sequence == sequence else None
+        return None
 
     def _read_slots(self, first: int, count: int) -> bytes:
         slot = first % RING_RECORDS
@@ -456,25 +457,23 @@ class Reader:
         return data
 
     def _scan(self, after: int) -> tuple[list[Record], int]:
-        data = self._read(RING_OFFSET, RING_RECORDS * RECORD_AREA)
+        """Return all valid records above ``after``, and how many slots between them did not check."""
         found: dict[int, Record] = {}
-        for slot in range(len(data) // RECORD_AREA):
-            (sequence,) = _SEQUENCES.unpack_from(data, slot * RECORD_AREA)
-            if after < sequence < after + _LONGEST_JUMP and sequence % RING_RECORDS == slot:
-                record = _checked(data, slot * RECORD_AREA)
-                if record is not None:
-                    found[sequence] = record
-        last = max(found, default=after)
-        invalid = 0
-        # The ring was written on while it was read: what is missing may be there by now.
-        for sequence in range(max(after + 1, last - RING_RECORDS + 1), last):
-            if sequence not in found:
-                record, overwritten = self._read_again(sequence)
-                if record is not None:
-                    found[sequence] = record
-                else:
-                    invalid += not overwritten
-        return [found[sequence] for sequence in sorted(found)], invalid
+        missing: list[int] = []
+        for _ in range(_TRIES):
+            data = self._read(RING_OFFSET, RING_RECORDS * RECORD_AREA)
+            whole = len(data) - len(data) % RECORD_AREA
+            for slot, (sequence,) in enumerate(_SEQUENCES.iter_unpack(data[:whole])):
+                if after < sequence < after + _LONGEST_JUMP and sequence % RING_RECORDS == slot:
+                    record = found.get(sequence) or _checked(data, slot * RECORD_AREA)
+                    if record is not None:
+                        found[sequence] = record
+            last = max(found, default=after)
+            missing = [s for s in range(max(after + 1, last - RING_RECORDS + 1), last) if s not in found]
+            if not missing:
+                break
+            # The ring was written on while it was read: what is missing may be there by now.
+        return [found[sequence] for sequence in sorted(found)], len(missing)
 
     def alive(self) -> bool:
         """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
