@@ -224,6 +224,8 @@ class _Connection(H11Protocol):
             self._deadline.cancel()
         self._uvicorn.open.pop(self, None)
         super().connection_lost(exc)
+        # After an error uvicorn leaves this out, and Python 3.10 then warns of a TLS transport that nobody closed.
+        self.transport.close()
 
     def abort(self) -> None:
         """Close at once, whatever is unsent."""
