@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,8 +82,13 @@ class Scrape(dict[str, float]):
         super().__init__()
         for family in families:
             for sample in family.samples:
-                labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(sample.labels.items()))
-                self[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+                self[_series(sample.name, tuple(sample.labels.items()))] = sample.value
+
+
+@lru_cache(maxsize=10_000)
+def _series(name: str, labels: tuple[tuple[str, str], ...]) -> str:
+    texts = ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(labels))
+    return f"{name}{{{texts}}}" if texts else name
 
 
 def _escaped(value: str) -> str:
@@ -144,9 +150,10 @@ HEALTHY = """
 
 def healthy_series(scrape: Scrape) -> dict[str, float]:
     """Return what a scrape shows of the run of :data:`HEALTHY`, without what changes from moment to moment."""
+    return {name: value for name, value in scrape.items() if _is_fixed(name)}
+
+
+@lru_cache(maxsize=10_000)
+def _is_fixed(name: str) -> bool:
     moving = ("phase_seconds", "heartbeat", "step_duration")
-    return {
-        name: value
-        for name, value in scrape.items()
-        if 'run="healthy"' in name and not any(word in name for word in moving)
-    }
+    return 'run="healthy"' in name and not any(word in name for word in moving)
