@@ -46,7 +46,7 @@ _MAY_BE_NONFINITE = frozenset(
 )
 
 
-class NoData(Exception):
+class NoData(Exception):  # noqa: N818  It is no error.
     """There is nothing of this kind on this machine."""
 
 
@@ -251,7 +251,8 @@ class Runner:
         started = [worker for worker in self._workers if worker.start()]
         finished = [worker for worker in started if worker.wait(deadline)]
         families: list[Metric] = []
-        sink = self._sink("exporter")
+        # What is counted must be shown, however low the cap: a few series per collector and family.
+        sink = Sink(self.tally, limit=10_000, collector="exporter")
         for worker in self._workers:
             found, success = worker.result if worker in finished else ([], False)
             families += found
