@@ -110,10 +110,8 @@ class Recorder:
 
         def step(number: int | None, values: Mapping[str, Any]) -> None:
             try:
-                if number is None:
-                    number = state.step + 1
-                elif number.__class__ is not int:
-                    number = self._step_number(number)
+                if number.__class__ is not int:
+                    number = state.step + 1 if number is None else self._step_number(number)
                 # Arithmetic on a tensor would run on its device, and on all ranks where it is a sharded one.
                 # A dict that the garbage collector ignores holds no such thing, and asking it is the cheapest test.
                 atoms = not is_tracked(values) or only_numbers(map(type, values.values()))
@@ -404,9 +402,10 @@ def _tracking() -> Callable[[object], bool]:
 
 def _amounts(values: Mapping[str, Any], names: list[str]) -> tuple[float, float]:
     """Return samples and tokens of a usual step; raises KeyError or ValueError for one that is not."""
-    amounts = {name: float(values[name]) for name in names}
-    samples, tokens = amounts.get("samples", 0.0), amounts.get("tokens", 0.0)
-    if 0.0 <= samples < math.inf and 0.0 <= tokens < math.inf and not amounts.get("skipped"):
+    samples = float(values["samples"]) if "samples" in names else 0.0
+    tokens = float(values["tokens"]) if "tokens" in names else 0.0
+    skipped = values["skipped"] if "skipped" in names else False
+    if 0.0 <= samples < math.inf and 0.0 <= tokens < math.inf and not skipped:
         return samples, tokens
     raise ValueError
 
