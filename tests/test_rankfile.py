@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import struct
@@ -245,8 +246,20 @@ def test_an_overrun_ring_gives_what_is_left(path, writer):
 
 
 @pytest.mark.parametrize("first_poll", [True, False])
-@pytest.mark.parametrize("damage", [b"\xff" * 8, b"\0" * 176, b"\x07", struct.pack("<Q", 50)])
-def test_a_damaged_record_costs_itself(path, writer, damage, first_poll):
+@pytest.mark.parametrize(
+    ("place", "damage"),
+    [
+        (0, b"\xff" * 8),
+        (0, b"\0" * 176),
+        (0, b"\x07"),
+        (0, struct.pack("<Q", 50)),
+        (8, b"\xff"),
+        (40, struct.pack("<d", 7.0)),
+        (160, b"\x01"),
+        (168, b"\0\0\0\0"),
+    ],
+)
+def test_a_damaged_record_costs_itself(path, writer, place, damage, first_poll):
     """Those before and behind it are read, and it is counted as invalid."""
     reader = rankfile.Reader(path)
     position = 0
@@ -255,13 +268,49 @@ def test_a_damaged_record_costs_itself(path, writer, damage, first_poll):
         position = reader.read_records(0)[0][-1].sequence
     for sequence in range(position + 1, 101):
         write(writer, sequence)
-    patch(path, 17_408 + 40 * 176, damage)
+    patch(path, 17_408 + 40 * 176 + place, damage)
 
     records, invalid = reader.read_records(position)
     reader.close()
 
     assert [record.sequence for record in records] == [n for n in range(position + 1, 101) if n != 40]
     assert invalid == 1
+
+
+@pytest.mark.parametrize("first_poll", [True, False])
+@pytest.mark.parametrize("hidden", itertools.product(["torn", "old", "never written"], [(40, 41), (30, 60), (1, 100)]))
+def test_what_was_written_while_it_was_read_is_read_again(path, writer, monkeypatch, hidden, first_poll):
+    """A reader that was interrupted saw some slots as they were before; it must not take them for lost."""
+    content, slots = hidden
+    write(writer, 1)
+    reader = rankfile.Reader(path)
+    position = 0 if first_poll else reader.read_records(0)[0][-1].sequence
+    for sequence in range(2, 101):
+        write(writer, sequence)
+    read, calls = rankfile.Reader._read, []
+
+    def interrupted(self, offset, size):
+        data = bytearray(read(self, offset, size))
+        if offset >= 17_408 and not calls:
+            calls.append(offset)
+            for slot in range(*slots):
+                place = 17_408 + 176 * slot - offset
+                if 0 <= place < len(data):
+                    old = {"torn": data[place : place + 90], "old": bytes(8), "never written": bytes(176)}[content]
+                    data[place : place + 176] = old.ljust(176, b"\0")
+        return bytes(data)
+
+    monkeypatch.setattr(rankfile.Reader, "_read", interrupted)
+    seen = []
+    for _ in range(3):
+        records, invalid = reader.read_records(position)
+        assert invalid == 0
+        seen += [record.sequence for record in records]
+        position = seen[-1] if seen else position
+    reader.close()
+
+    assert calls
+    assert seen == list(range(1 if first_poll else 2, 101))
 
 
 def test_many_damaged_records_in_a_row_do_not_end_the_reading(path, writer):

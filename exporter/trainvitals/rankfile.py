@@ -110,7 +110,7 @@ _LONGEST_IDENTITY = 3072
 
 #: How many slots a poll reads at a time: at 1 Hz, most runs write fewer.
 _CHUNK = 64
-#: How often a slot is read that does not check: its writer needs a microsecond to finish.
+#: How often what does not check is read: its writer needs a microsecond to finish.
 _TRIES = 4
 #: No writer gets so far ahead between two polls; a record that claims it is damaged.
 _LONGEST_JUMP = 1 << 32
@@ -433,20 +433,10 @@ class Reader:
                 ahead = data[offset + RECORD_AREA : offset + RECORD_AREA + 8]
                 return records, int.from_bytes(ahead, "little") == expected + 1
             record = _checked(data, offset) if sequence == expected else None
-            record = record or self._read_again(expected)
             if record is None:
                 return records, True
             records.append(record)
         return records, bool(records)
-
-    def _read_again(self, sequence: int) -> Record | None:
-        """Return a record that was just being written, or None when it does not become whole."""
-        for _ in range(_TRIES):
-            data = self._read_slots(sequence, 1)
-            record = _checked(data, 0) if len(data) == RECORD_AREA else None
-            if record is not None:
-                return record if record.sequence == sequence else None
-        return None
 
     def _read_slots(self, first: int, count: int) -> bytes:
         slot = first % RING_RECORDS
