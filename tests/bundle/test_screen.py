@@ -73,6 +73,13 @@ def test_a_line_is_folded_beside_its_speaker():
     assert second.startswith(" " * 24 + "word")
 
 
+def test_an_address_stays_in_one_piece():
+    """A folded address could not be opened."""
+    screen, printed = make()
+    screen.link("Curve", "http://127.0.0.1/" + "x" * 200)
+    assert printed().splitlines()[0] == "Curve: http://127.0.0.1/" + "x" * 200
+
+
 def test_a_message_says_channel_state_subject_and_lines():
     """In full, and in one line."""
     screen, printed = make()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import smtplib
+import sys
 from email.message import EmailMessage
 from queue import SimpleQueue
 
@@ -133,3 +134,10 @@ def test_an_open_connection_does_not_keep_the_mail_server(queue):
     client = smtplib.SMTP(host, int(port), timeout=30)
     sink.close()
     client.close()
+
+
+def test_without_its_library_there_is_no_mail_server(monkeypatch, queue):
+    """The caller is told by the usual exception, and goes on without mail."""
+    monkeypatch.setitem(sys.modules, "aiosmtpd.smtp", None)
+    with pytest.raises(ModuleNotFoundError):
+        MailSink(queue)

@@ -18,6 +18,8 @@ import urllib.request
 
 import pytest
 
+from trainvitals.bundle.up import run_up
+
 CODE = """
 import fcntl, sys, termios
 from trainvitals.bundle import ports
@@ -111,6 +113,17 @@ def test_without_prometheus_the_exporter_runs_and_the_way_to_get_it_is_said(up, 
     assert bundle.process.wait(timeout=60) == 0
     assert bundle.output.endswith("stopped; nothing is left behind")
     until(lambda: bundle.left == [])
+
+
+def test_the_demo_without_numpy_and_pytorch_says_what_to_install(monkeypatch, capsys):
+    """One line, exit code 1, and nothing was started."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert run_up(demo=True) == 1
+    said = capsys.readouterr()
+    assert said.err == (
+        "trainvitals: the demo trains in PyTorch or NumPy, and neither is here: pip install 'trainvitals[demo]'\n"
+    )
+    assert said.out == ""
 
 
 def test_a_prometheus_that_dies_at_once_ends_the_start(up, tmp_path, until):

@@ -125,9 +125,13 @@ class Child:
 
     def obituary(self) -> str:
         """Say how the child ended, with the last lines of its log."""
+        return self.ending() + self._last_words()
+
+    def ending(self) -> str:
+        """Say how the child ended."""
         code = self.poll() or 0
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended by itself with exit code {code}"
-        return f"{self.name} {how}.{self._last_words()}"
+        return f"{self.name} {how}."
 
     def _last_words(self) -> str:
         lines = self.last_lines()

@@ -73,6 +73,11 @@ class Screen:
         grid.add_row(time.strftime("%H:%M:%S"), who, Text(text, style=style))
         self._print(grid)
 
+    def link(self, what: str, url: str) -> None:
+        """Print an address in one piece, however long, so that a terminal can open it."""
+        with contextlib.suppress(OSError):
+            self._console.print(Text.assemble((f"{what}: ", "dim"), (url, "cyan"), "\n"), soft_wrap=True)
+
     def message(self, message: Message, *, short: bool = False) -> None:
         """Print a message that arrived, or in ``short`` one line of it; firing is red, resolved is green."""
         color = "green" if message.status == "resolved" else "red"
@@ -125,7 +130,8 @@ def _bottom(runs: Sequence[Vitals], limit: int) -> RenderableType:
     parts: list[RenderableType] = [_panel(vitals) for vitals in runs[:limit]]
     if len(runs) > limit:
         parts.append(Text(f"and {len(runs) - limit} runs more", style="dim"))
-    return Group(*parts)
+    # The terminal echoes ^C where the cursor is: on a line of its own it breaks nothing.
+    return Group(*parts, Text(""))
 
 
 def _panel(vitals: Vitals) -> RenderableType:

@@ -9,24 +9,21 @@ import contextlib
 import importlib.util
 import platform
 import sys
-import time
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
 
-from trainvitals.bundle import grafana, ports, programs, settings, vitals
+from trainvitals.bundle import grafana, ports, programs, settings
 from trainvitals.bundle.folder import DataFolder
 from trainvitals.bundle.ports import LOOPBACK
 from trainvitals.bundle.process import BundleError, Child, Guard, get, stop_all
 from trainvitals.bundle.programs import ALERTMANAGER, GRAFANA, PROMETHEUS
 from trainvitals.bundle.screen import Row, Screen
 from trainvitals.bundle.signals import Signals, collected
-from trainvitals.bundle.sinks import MailSink, Message, WebhookSink
+from trainvitals.bundle.sinks import MailSink, Queue, WebhookSink
+from trainvitals.bundle.watch import Watch
 from trainvitals.generate.messages import mail_template
 
 #: A machine that is busy with a training starts programs slowly.
 READY_SECONDS = 60.0
-_LOOK_SECONDS = 0.25
-_VITALS_SECONDS = 1.0
 
 
 def run_up(
@@ -50,6 +47,10 @@ def run_up(
                 bundle.watch(seconds)
         except BundleError as error:
             print(f"trainvitals: {error}", file=sys.stderr)
+            return 1
+        except OSError as error:
+            # A full disk, a folder that somebody removed.
+            print(f"trainvitals: {error.strerror}: {error.filename}", file=sys.stderr)
             return 1
     return 0
 
@@ -79,16 +80,14 @@ class Bundle:
         stack.callback(self._guard.close)
         self._folder = DataFolder(data_dir, self._guard)
         stack.callback(self._folder.close)
-        self._queue: SimpleQueue[Message] = SimpleQueue()
+        self._messages: Queue = Queue()
         # Closed after the children have stopped, so that their last messages still arrive.
         self._sinks = stack.enter_context(contextlib.ExitStack())
         self._children: list[Child] = []
-        self._reported: set[str] = set()
         self._rows: list[Row] = []
         self._sink_rows: list[Row] = []
         self._training: Child | None = None
-        self._shown = 0
-        self._has_mail = False
+        self._with_prometheus = self._with_mail = False
         self._watched = False
         self._screen = Screen()
         stack.callback(self._stop)
@@ -97,9 +96,11 @@ class Bundle:
 
     def start(self, demo_arguments: Sequence[str] = ()) -> None:
         """Start everything, wait until it is ready, and print the table."""
+        self._screen.line("trainvitals", "starting ...")
         found = {program.title: programs.find(program) for program in (PROMETHEUS, ALERTMANAGER, GRAFANA)}
         self._start_exporter()
         alertmanager = found["Alertmanager"] if found["Prometheus"] else None
+        self._with_prometheus = found["Prometheus"] is not None
         if found["Prometheus"]:
             self._start_prometheus(found["Prometheus"], alertmanager is not None)
         if alertmanager:
@@ -111,14 +112,10 @@ class Bundle:
         if self._demo and not self._signals.stop:
             self._start_training(demo_arguments)
         if not self._signals.stop:
-            self._rows += [
-                *self._sink_rows,
-                Row("Data", str(self._folder.path), "removed at the end" * self._folder.temporary),
-            ]
-            self._screen.addresses(self._rows, "Ctrl-C stops everything.")
-            self._tell_missing([program for program in (PROMETHEUS, ALERTMANAGER) if not found[program.title]])
-            if found["Prometheus"]:
+            self._tell_addresses()
+            if self._with_prometheus:
                 self._tell_curve()
+            self._tell_missing([program for program in (PROMETHEUS, ALERTMANAGER) if not found[program.title]])
 
     def _wait_ready(self, child: Child) -> None:
         try:
@@ -157,10 +154,10 @@ class Bundle:
 
     def _start_alertmanager(self, program: str) -> None:
         folder, address = self._folder.path / "alertmanager", self._address("alertmanager")
-        webhook = WebhookSink(self._queue)
+        webhook = WebhookSink(self._messages)
         self._sinks.callback(webhook.close)
         mail = self._start_mail() if self._demo else None
-        self._has_mail = mail is not None
+        self._with_mail = mail is not None
         settings.write(folder / "templates", {"trainvitals.tmpl": mail_template()})
         text = settings.alertmanager(self._pace, webhook=webhook.url, mail=mail, templates=folder / "templates")
         settings.write(folder, {"alertmanager.yml": text})
@@ -176,7 +173,7 @@ class Bundle:
 
     def _start_mail(self) -> str | None:
         try:
-            mail = MailSink(self._queue)
+            mail = MailSink(self._messages)
         except ModuleNotFoundError:
             self._screen.line("trainvitals", "without aiosmtpd there is no mail: pip install 'trainvitals[demo]'")
             return None
@@ -196,15 +193,11 @@ class Bundle:
         self._add_row("Grafana", "grafana")
 
     def _start_training(self, arguments: Sequence[str]) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "trainvitals.bundle.demo.train",
-            f"--folder={self._folder.path / 'checkpoints'}",
-        ]
+        folder = self._folder.path
+        command = [sys.executable, "-m", "trainvitals.bundle.demo.train", f"--folder={folder / 'checkpoints'}"]
         # One thread: it is a guest on this machine.
         environ = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TRAINVITALS_DISABLE": ""}
-        environ["TRAINVITALS_DIR"] = str(self._folder.path / "spool")
+        environ["TRAINVITALS_DIR"] = str(folder / "spool")
         self._training = self._spawn("training", "The demo's training", [*command, *arguments], None, environ)
 
     def _spawn(
@@ -231,6 +224,14 @@ class Bundle:
         note = "" if self._ports[name] == usual else f"port {usual} was taken"
         self._rows.append(Row(title, f"http://{self._address(name)}", note))
 
+    def _tell_addresses(self) -> None:
+        rows = [*self._rows, *self._sink_rows]
+        if self._simulate_devices:
+            rows.append(Row("Devices", f"{self._simulate_devices} simulated", "they do not exist"))
+        rows.append(Row("Data", str(self._folder.path), "removed at the end" if self._folder.temporary else ""))
+        story = "A small model starts to train.  After 45 seconds its learning rate rises until the loss breaks.\n"
+        self._screen.addresses(rows, story * self._demo + "Ctrl-C stops everything.")
+
     def _tell_missing(self, missing: list[programs.Program]) -> None:
         for program in missing:
             self._screen.line("trainvitals", f"{program.title} is not on PATH: {program.without}.", style="yellow")
@@ -242,56 +243,23 @@ class Bundle:
         url = f"http://{self._address('prometheus')}/graph?g0.expr=trainvitals_loss&g0.tab=0&g0.range_input=5m"
         with contextlib.suppress(OSError):
             get(url)
-            self._screen.line("trainvitals", f"the curve of the loss: {url}")
-
-    # Watch ----------------------------------------------------------------------------------------------------------
+            self._screen.link("The curve of the loss", url)
 
     def watch(self, seconds: float | None = None) -> None:
         """Show what happens until somebody asks us to stop, or for so many seconds."""
-        self._watched = True
-        now = time.monotonic()
-        end = float("inf") if seconds is None else now + seconds
-        next_vitals = now
-        with_prometheus = any(child.name == "Prometheus" for child in self._children)
-        while not self._signals.stop and now < end:
-            self._signals.wait(min(_LOOK_SECONDS, end - now))
-            self._show_training()
-            self._show_messages()
-            self._report_deaths()
-            now = time.monotonic()
-            if with_prometheus and now >= next_vitals:
-                next_vitals = now + _VITALS_SECONDS
-                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                    self._screen.gauges(vitals.read(f"http://{self._address('prometheus')}"))
-
-    def _show_training(self) -> None:
-        """Show the lines that the training has printed since."""
-        if self._training is None:
+        if self._signals.stop:
             return
-        with open(self._training.log, "rb") as file:
-            file.seek(self._shown)
-            lines = file.read().rpartition(b"\n")
-        self._shown += len(lines[0]) + len(lines[1])
-        for line in lines[0].decode("utf-8", "replace").splitlines():
-            self._screen.line("training", line)
-
-    def _show_messages(self) -> None:
-        with contextlib.suppress(Empty):
-            while True:
-                message = self._queue.get_nowait()
-                # Where there is mail, the same alert comes twice: in full there, and in one line here.
-                self._screen.message(message, short=self._has_mail and message.channel == "webhook")
-
-    def _report_deaths(self) -> None:
-        for child in self._children:
-            code = child.poll()
-            if code is None or child.name in self._reported:
-                continue
-            self._reported.add(child.name)
-            if child is self._training and code == 0:
-                self._screen.line("trainvitals", "the demo's training is done; everything else goes on until Ctrl-C")
-            else:
-                self._screen.line("trainvitals", child.obituary(), style="red")
+        self._watched = True
+        watch = Watch(
+            self._screen,
+            self._signals,
+            children=self._children,
+            training=self._training,
+            messages=self._messages,
+            prometheus=f"http://{self._address('prometheus')}" if self._with_prometheus else None,
+            with_mail=self._with_mail,
+        )
+        watch.run(seconds)
 
     def _stop(self) -> None:
         self._screen.stop_gauges()

@@ -1,7 +1,7 @@
 """The training run of ``trainvitals up --demo``, and an example of a loop that reports to trainvitals.
 
 It is a real training: a character-level language model on Python sources, real gradients, a real loss.
-After a minute its learning rate is raised, step by step, until the loss breaks; see :mod:`.plan`.
+After a while its learning rate is raised, step by step, until the loss breaks; see :mod:`.plan`.
 
 Run it alone with ``python -m trainvitals.bundle.demo.train``.
 """
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--steps", type=int, default=20_000, help="optimizer steps in all (default 20000, about 9 minutes)"
     )
-    parser.add_argument("--healthy-seconds", type=float, default=60.0, help="before the harm begins (default 60)")
+    parser.add_argument("--healthy-seconds", type=float, default=45.0, help="before the harm begins (default 45)")
     parser.add_argument("--broken-seconds", type=float, default=30.0, help="before the way back (default 30)")
     parser.add_argument("--backend", choices=["torch", "numpy"], help="default: torch when it is installed")
     parser.add_argument("--batch", type=int, help="windows in a step (default: what takes 25 ms)")
