@@ -278,7 +278,9 @@ def test_a_damaged_record_costs_itself(path, writer, place, damage, first_poll):
 
 
 @pytest.mark.parametrize("first_poll", [True, False])
-@pytest.mark.parametrize("hidden", itertools.product(["torn", "old", "never written"], [(40, 41), (30, 60), (1, 100)]))
+@pytest.mark.parametrize(
+    "hidden", [*itertools.product(["torn", "old", "never written"], [(40, 41), (30, 60), (1, 100)])]
+)
 def test_what_was_written_while_it_was_read_is_read_again(path, writer, monkeypatch, hidden, first_poll):
     """A reader that was interrupted saw some slots as they were before; it must not take them for lost."""
     content, slots = hidden
