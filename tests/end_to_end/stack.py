@@ -21,6 +21,7 @@ from pathlib import Path
 
 import yaml
 from aiosmtpd.controller import Controller
+
 from trainvitals.generate.write import rules_for_bundle
 
 
