@@ -142,7 +142,37 @@ def test_the_overview_is_the_worst_of_each_run(spool):
     assert node.collector.overview == (("test", "died", 1, 2),)
 
 
-def test_twenty_ranks_stay_within_the_budget(spool):
+def test_a_restarted_run_goes_on(spool):
+    """Two ranks die, one is started anew: counters go on, and the rank that is gone for good is not shown as died."""
+    script = """
+        import os, sys, trainvitals
+
+        rank, first, ending = (int(word) for word in os.environ["ARGUMENTS"].split())
+        trainvitals.init(rank=rank)
+        for number in range(first, first + 100):
+            trainvitals.step(number, loss=1.0, tokens=8)
+        if ending:
+            os._exit(0)
+        print("ready", flush=True)
+        sys.stdin.readline()
+    """
+    node = Node(spool)
+    for rank in (0, 1):
+        run_trainer(script, spool, ARGUMENTS=f"{rank} 0 1")
+    assert (node.state(0), node.state(1)) == ("died", "died")
+    with trainer(script, spool, ARGUMENTS="0 50 0"):
+        for _ in range(3):
+            scrape = node.scrape()
+            assert scrape['trainvitals_steps_total{rank="0",run="test"}'] == 200.0
+            assert scrape['trainvitals_tokens_total{rank="0",run="test"}'] == 1600.0
+            assert scrape['trainvitals_step{rank="0",run="test"}'] == 149.0
+            assert scrape['trainvitals_rank_up{rank="0",run="test"}'] == 1.0
+            assert not any('rank="1"' in name for name in scrape)
+        assert Node(spool).scrape()['trainvitals_steps_total{rank="0",run="test"}'] == 200.0
+    assert (node.state(0), node.state(1)) == ("died", None)
+
+
+def test_one_rank_stays_within_the_budget(spool):
     """At most 150 series for a rank that reports 64 values."""
     script = """
         import trainvitals

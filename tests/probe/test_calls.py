@@ -629,7 +629,7 @@ calls = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(calls, min_size=1, max_size=12))
 def test_no_call_raises_whatever_the_arguments(probe, tmp_path_factory, monkeypatch, actions):
     """Values, names, steps, paths, kinds: the probe may drop them or switch itself off, and nothing else."""
