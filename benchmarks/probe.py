@@ -24,6 +24,7 @@ import platform
 import shutil
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -35,6 +36,9 @@ from typing import Any
 VALUES = {"loss": 2.345, "learning_rate": 3e-4, "grad_norm": 0.731, **{f"value_{i}": i + 0.25 for i in range(13)}}
 #: Nanoseconds of one measurement: short, so that most are not interrupted on a busy machine.
 TURN = 1e6
+
+#: Modules of the standard library that the probe and every large framework import.
+STANDARD = "collections, contextlib, dataclasses, functools, json, mmap, re, typing"
 
 #: Reports step number n.
 Report = Callable[[int], object]
@@ -298,7 +302,7 @@ def table(results: dict[str, Worker]) -> list[str]:
     ]
     medians = {title: statistics.median(worker.means) / 1000 for title, worker in results.items()}
     for title, worker in results.items():
-        p99 = statistics.quantiles(worker.singles, n=100)[98] / 1000
+        p99 = statistics.quantiles(worker.singles, n=100, method="inclusive")[98] / 1000
         ratios = [medians[title] / medians[base.title] for base in (BARE, MAPPING, KEYWORDS)]
         numbers = [f"{medians[title]:.2f}", f"{min(worker.means) / 1000:.2f}", f"{p99:.2f}"]
         lines.append(f"| {title} | {' | '.join(numbers + [f'{ratio:.2f}' for ratio in ratios])} |")
@@ -333,10 +337,31 @@ def main() -> None:
         worker.stop()
     print(f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}, {_processor()}\n")
     print("\n".join(table(results)), "\n")
+    for title, before in (("in a bare interpreter", "sys"), ("after what PyTorch imports too", STANDARD)):
+        times = import_milliseconds(before)
+        print(f"- import trainvitals {title}: median {statistics.median(times):.1f} ms, min {min(times):.1f} ms")
     for text, is_reached in verdicts(results):
         print(f"- {'reached' if is_reached else 'MISSED'}: {text}")
     for way in missing:
         print(f"- not measured: {way.title} needs {' or '.join(way.needs)}")
+
+
+def import_milliseconds(before: str) -> list[float]:
+    """Return how long ``import trainvitals`` takes in fresh processes that have imported ``before``.
+
+    One process more comes first and fills the cache of bytecode.
+    """
+    source = (
+        f"import time, {before}; begun = time.perf_counter(); import trainvitals; print(time.perf_counter() - begun)"
+    )
+    with tempfile.TemporaryDirectory(prefix="trainvitals-bench-") as cache:
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": cache}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [sys.executable, "-c", source]
+        return [
+            float(subprocess.run(command, env=environment, check=True, capture_output=True).stdout) * 1000
+            for _ in range(21)
+        ][1:]
 
 
 def _processor() -> str:
@@ -346,4 +371,4 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
