@@ -130,7 +130,8 @@ def normalize(text):
     return "\n".join(sorted(lines)) + "\n"
 
 
-def test_a_scrape_is_what_it_was(exporter, trainer):
+@pytest.mark.usefixtures("trainer")
+def test_a_scrape_is_what_it_was(exporter):
     """All series of a run, its devices and the exporter stand in a file; UPDATE_GOLDEN=1 rewrites it."""
     text = exporter.until(lambda text: 'trainvitals_events_total{kind="change"' in text and "SIMULATED-1" in text)
 
@@ -139,7 +140,8 @@ def test_a_scrape_is_what_it_was(exporter, trainer):
     assert GOLDEN.read_text() == normalize(text)
 
 
-def test_a_scrape_passes_the_lint_of_prometheus(exporter, trainer):
+@pytest.mark.usefixtures("trainer")
+def test_a_scrape_passes_the_lint_of_prometheus(exporter):
     """`promtool check metrics` has nothing to say."""
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed")
@@ -165,7 +167,8 @@ def test_host_and_exporter_show_themselves(exporter):
         assert f"\n{family}" in text
 
 
-def test_fifty_scrapes_leave_nothing_behind(exporter, trainer):
+@pytest.mark.usefixtures("trainer")
+def test_fifty_scrapes_leave_nothing_behind(exporter):
     """Descriptors and threads are the same before and after."""
     exporter.until(lambda text: "trainvitals_step{" in text)
     process = psutil.Process(exporter.process.pid)
