@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Examples that failed are printed; a database of them would make the checkout a place that must be writable.
+settings.register_profile("trainvitals", database=None)
+settings.load_profile("trainvitals")
 
 
 @pytest.fixture

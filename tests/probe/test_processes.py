@@ -620,7 +620,7 @@ def test_an_error_without_a_text_switches_off_quietly(spool):
 def test_the_import_loads_nothing_heavy():
     """Only the standard library, and of that nothing that opens sockets, starts processes or parses the network."""
     script = "import sys; before = set(sys.modules); import trainvitals; print(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     loaded = {name.split(".")[0] for name in done.stdout.split()} - {"trainvitals"}
     assert loaded <= set(sys.stdlib_module_names)
