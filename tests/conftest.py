@@ -18,10 +18,10 @@ settings.load_profile("trainvitals")
 
 @pytest.fixture
 def spool(tmp_path) -> Iterator[Path]:
-    """Give an empty folder on tmpfs, as a spool is; on another file system where there is none."""
+    """Give an empty folder on tmpfs, as a spool is, under a name that no exporter looks for."""
     if not os.access("/dev/shm", os.W_OK):
         yield tmp_path
         return
-    folder = Path(tempfile.mkdtemp(prefix="trainvitals-test-", dir="/dev/shm"))
+    folder = Path(tempfile.mkdtemp(prefix="test-trainvitals-", dir="/dev/shm"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
