@@ -174,6 +174,34 @@ def test_a_death_is_seen_although_a_child_of_multiprocessing_lives(spool, tmp_pa
             os.kill(child, signal.SIGKILL)
 
 
+def test_a_spawned_worker_that_imports_the_script_is_no_rank(spool, tmp_path):
+    """A script that calls init() outside of its main guard runs once more in each worker, which trains nothing."""
+    script = """
+        import multiprocessing, trainvitals
+        recorded = trainvitals.init(run="test")
+
+        def work(queue):
+            queue.put(recorded)
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("spawn")
+            queue = context.Queue()
+            child = context.Process(target=work, args=(queue,))
+            child.start()
+            print(recorded, queue.get(timeout=60))
+            child.join()
+    """
+    program = tmp_path / "train.py"
+    program.write_text(textwrap.dedent(script))
+
+    done = subprocess.run(
+        [sys.executable, program], env=trainer_environment(spool), capture_output=True, timeout=PATIENCE, check=True
+    )
+
+    assert done.stdout == b"True False\n"
+    assert len(list(spool.glob("*.rank"))) == 1
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_trainers_that_are_children_of_multiprocessing_end_as_others_do(spool, tmp_path, method):
     """They leave by os._exit, which skips atexit: a clean end, an exception, an exit code, a death."""

@@ -23,7 +23,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from trainvitals.probe.identity import identify
@@ -79,7 +79,7 @@ def init(run: str | None = None, *, target_steps: int | None = None, **identity:
     global _recorder
     if _recorder is not None:
         return True
-    if _switched_off is not None or not _wanted():
+    if _switched_off is not None or not _wanted() or _is_import_by_child(sys._getframe(1)):  # noqa: SLF001  no other way
         return False
     try:
         folder = spool_folder(os.environ)
@@ -98,6 +98,11 @@ def init(run: str | None = None, *, target_steps: int | None = None, **identity:
 
 def _wanted() -> bool:
     return sys.platform.startswith("linux") and os.environ.get("TRAINVITALS_DISABLE", "") in ("", "0")
+
+
+def _is_import_by_child(caller: FrameType) -> bool:
+    """Whether a spawned child (a data-loader worker) only imports the training's script: it is no rank of its own."""
+    return caller.f_globals.get("__name__") == "__mp_main__" and caller.f_code.co_name == "<module>"
 
 
 def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
