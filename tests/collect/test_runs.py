@@ -471,6 +471,20 @@ def test_checkpoints_and_evaluations_are_the_last_of_their_kind(runs):
     assert rank.kinds == {"checkpoint": 3, "evaluation": 4}
 
 
+def test_a_save_that_somebody_interrupted_is_no_failed_checkpoint(runs):
+    """Ctrl-C inside a save is what somebody wanted; the event itself is counted."""
+    file = make_file()
+    file.events = [
+        Event(NOW, "checkpoint", 1, {"action": "save", "ok": False, "error": "KeyboardInterrupt"}),
+        Event(NOW, "checkpoint", 2, {"action": "save", "ok": False, "error": "OSError"}),
+    ]
+    runs.update([file], NOW)
+
+    (rank,) = runs.ranks()
+    assert (rank.checkpoint, rank.checkpoints, rank.checkpoint_failures) == (None, 0, 1)
+    assert rank.kinds == {"checkpoint": 2}
+
+
 def test_what_one_rank_can_report_is_bounded(runs):
     """Kinds, splits, and results in all of them."""
     file = make_file()

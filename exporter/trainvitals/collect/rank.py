@@ -143,7 +143,8 @@ class Rank:
             if event.fields.get("ok") is True:
                 self.checkpoint = event
                 self.checkpoints += 1
-            else:
+            elif event.fields.get("error") != "KeyboardInterrupt":
+                # Ctrl-C inside a save is what somebody wanted.
                 self.checkpoint_failures += 1
         values = event.fields.get("values")
         if event.kind == "evaluation" and isinstance(values, dict):
