@@ -423,6 +423,18 @@ def test_a_folder_that_is_a_link_or_a_file_is_not_followed(spool):
     assert reader.rejected == {"not_a_folder": 2}
 
 
+def test_a_folder_whose_name_looks_like_a_pattern_is_found(spool):
+    """What names a folder that exists is that folder."""
+    folder = spool / "g[1]"
+    folder.mkdir()
+    (spool / "g1").mkdir()
+    make_file(folder)
+    make_file(spool / "g1", "other")
+    reader = Spool([str(folder)], keep=3600.0, remove=True)
+
+    assert [file.path for file in reader.poll()] == [str(folder / "test.0.rank")]
+
+
 def test_a_folder_that_does_not_exist_is_nothing(tmp_path):
     """No run was started on this node yet."""
     reader = Spool([str(tmp_path / "none"), str(tmp_path / "none-*")], keep=3600.0, remove=True)

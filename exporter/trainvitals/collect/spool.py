@@ -123,7 +123,9 @@ class Spool:
     def _find(self) -> Iterator[tuple[list[str], frozenset[int] | None]]:
         """Yield the paths of the rank files of each folder, with the users who may own them."""
         for pattern in self._patterns:
-            for folder in sorted(map(os.path.normpath, glob.glob(pattern))):
+            # The name of a folder may hold what is special in a pattern: "runs[1]".
+            folders = [pattern] if os.path.lexists(pattern) else glob.glob(pattern)
+            for folder in sorted(map(os.path.normpath, folders)):
                 try:
                     status = os.lstat(folder)
                     if not stat.S_ISDIR(status.st_mode):
