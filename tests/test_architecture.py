@@ -34,8 +34,10 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
         "trainvitals",
         "trainvitals._version",
         "trainvitals.probe",
+        "trainvitals.probe.ending",
         "trainvitals.probe.identity",
         "trainvitals.probe.recorder",
+        "trainvitals.probe.spool",
         "trainvitals.probe.tensors",
         "trainvitals.rankfile",
     }

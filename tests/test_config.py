@@ -20,7 +20,7 @@ MISTAKES = {
     "not_yaml": "not valid YAML: while parsing a flow sequence",
     "a_list": "expected sections such as web: and collect:, found a list",
     "section_is_a_number": "web: expected a valid dictionary or instance of WebSettings, found 5",
-    "folders_is_a_number": "spool.folders: expected a valid tuple, found 7",
+    "folders_is_a_number": "spool.folders: expected a list, found 7",
 }
 
 
@@ -76,6 +76,12 @@ def test_a_bad_flag_is_named():
     """A mistake on the command line names the flag and not a file."""
     with pytest.raises(ConfigError, match=r"^flag --collect\.interval: collect\.interval: expected"):
         load(None, {}, {"collect.interval": "soon"})
+
+
+def test_a_flag_with_a_name_of_its_own_is_named_by_it():
+    """`--simulate-devices` sets devices.simulate."""
+    with pytest.raises(ConfigError, match=r"^flag --simulate-devices: devices\.simulate: expected less than or equal"):
+        load(None, {}, {"devices.simulate": 100})
 
 
 def test_a_bad_environment_variable_is_named():

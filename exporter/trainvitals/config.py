@@ -17,6 +17,8 @@ class ConfigError(Exception):
     """A wrong setting; the message is one line that names file, key and what was expected."""
 
 
+#: Flags that are not called like their key.
+_FLAGS = {"devices.simulate": "--simulate-devices"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -109,7 +111,7 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
                 _set(document, f"{name}.{key}", environ[variable], origin, f"environment variable {variable}")
     for key, value in flags.items():
         if value is not None:
-            _set(document, key, value, origin, "flag --" + key.replace("_", "-"))
+            _set(document, key, value, origin, f"flag {_FLAGS.get(key, '--' + key.replace('_', '-'))}")
     try:
         return Settings.model_validate(document)
     except ValidationError as error:
@@ -152,6 +154,11 @@ def _expectation(error: Any) -> str:
         known = Settings.model_fields.get(str(section))
         keys = known.annotation.model_fields if known and len(error["loc"]) > 1 else Settings.model_fields  # type: ignore[union-attr]
         return f"unknown key, expected one of {', '.join(keys)}"
-    message = error["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ")
+    message = (
+        error["msg"]
+        .removeprefix("Value error, ")
+        .replace("Input should be ", "expected ")
+        .replace("a valid tuple", "a list")
+    )
     shown = repr(error["input"])
     return f"{message if message.startswith('expected') else 'expected ' + message}, found {shown[:80]}"

@@ -201,6 +201,19 @@ def boot_id() -> str:
         return ""
 
 
+def is_locked(descriptor: int) -> bool:
+    """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
+
+    The question is for a shared lock: only a lock of somebody who may write the file is in its way.
+    """
+    query = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, query)
+    except OSError:
+        return False
+    return bool(struct.unpack("hhqqi", answer)[0] != fcntl.F_UNLCK)
+
+
 class Writer:
     """The trainer's side: creates the file under a temporary name, locks it, then renames it into place.
 
@@ -466,16 +479,8 @@ class Reader:
         return [found[sequence] for sequence in sorted(found)], len(missing)
 
     def alive(self) -> bool:
-        """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
-
-        The question is for a shared lock: only a lock of somebody who may write the file is in its way.
-        """
-        query = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        try:
-            answer = fcntl.fcntl(self._descriptor, fcntl.F_GETLK, query)
-        except OSError:
-            return False
-        return bool(struct.unpack("hhqqi", answer)[0] != fcntl.F_UNLCK)
+        """Whether the writer lives."""
+        return is_locked(self._descriptor)
 
     def close(self) -> None:
         """Close the descriptor."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import promql_parser
 import pytest
 import yaml
 from tests.generate.series import names_in, series_names
 
+import trainvitals
 from trainvitals import detect
 from trainvitals.generate.alerts import ALERTS, rule_files
 from trainvitals.generate.docs import alerts_page, metrics_page
@@ -170,3 +172,21 @@ def test_pages_name_every_family_and_every_alert():
         for part in ("Meaning.", "Impact.", "Diagnosis.", "Mitigation."):
             assert f"**{part}** " in section
         assert "{{" not in section.split("```")[0]
+
+
+def test_every_reason_to_reject_a_file_has_its_advice():
+    """The action of the alert on rejected files names each reason that the code can give."""
+    package = Path(trainvitals.__file__).parent
+    sources = [package / "rankfile.py", *(package / "collect").glob("*.py")]
+    found = {
+        reason
+        for source in sources
+        for reason in re.findall(r'(?:RankFileError\(|rejected\[|, )"(\w+)"(?:,|\)|\]|:)', source.read_text())
+        if f'RankFileError("{reason}"' in source.read_text() or f'rejected["{reason}"]' in source.read_text()
+    } - {"boot"}
+    alert = next(alert for alert in ALERTS if alert.name == "TrainvitalsRankFilesRejected")
+
+    assert {"unreadable", "owner", "slow", "events", "too_many"} <= found
+    for reason in (*found, "duplicate"):
+        assert re.search(rf"\b{reason}\b", alert.action), reason
+        assert reason in alert.action_zh

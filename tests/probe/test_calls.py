@@ -104,11 +104,12 @@ def test_names_that_do_not_fit_are_dropped_and_counted(probe, recorded):
     assert found.steps[-1] == (2, {"loss": 2.0})
 
 
-def test_a_long_name_is_cut(probe, recorded):
-    """To 64 characters."""
-    probe.step(1, {"x" * 10_000: 1.0})
+def test_a_name_that_is_too_long_is_dropped_and_counted(probe, recorded):
+    """Names have at most 64 characters; cut ones could become the same curve."""
+    probe.step(1, {"x" * 64: 1.0, "x" * 65: 2.0})
 
     assert recorded().names == ["x" * 64]
+    assert recorded().state.dropped == 1
 
 
 def test_samples_and_tokens_are_added_up(probe, recorded):

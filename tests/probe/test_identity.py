@@ -185,3 +185,15 @@ def test_a_device_is_told_only_where_the_training_has_one(cuda, expected):
 def test_a_process_without_torch_has_no_device():
     """Nothing is imported to find out."""
     assert device_uuid(None) is None
+
+
+def test_the_rank_of_a_process_group_counts_where_no_launcher_told_one(monkeypatch):
+    """Ranks that the program itself started are told apart; what a launcher says comes first."""
+    group = SimpleNamespace(is_initialized=lambda: True, get_rank=lambda: 3, get_world_size=lambda: 4)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(distributed=group))
+
+    found = identify({})
+    told = identify({"RANK": "1", "WORLD_SIZE": "2"})
+
+    assert (3, 4) == (found["rank"], found["world_size"])
+    assert (1, 2) == (told["rank"], told["world_size"])

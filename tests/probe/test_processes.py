@@ -35,6 +35,13 @@ TRAINING = """
         ("trainvitals.finish('failed')", 0, "failed"),
         ("sys.exit()", 0, "finished"),
         ("raise ValueError('bad batch')", 1, "failed"),
+        ("sys.exit(0)", 0, "finished"),
+        ("sys.exit(1)", 1, "failed"),
+        ("sys.exit('no data')", 1, "failed"),
+        ("try:\n    sys.exit(2)\nexcept SystemExit:\n    trainvitals.step(6, loss=1.0)", 0, "finished"),
+        ("import threading; threading.Thread(target=sys.exit, args=(1,)).start()", 0, "finished"),
+        # No hook sees this one: docs/probe.md says so.
+        ("raise SystemExit(1)", 1, "finished"),
         ("raise KeyboardInterrupt", -2, "finished"),
         ("os._exit(0)", 0, "died"),
         ("os.abort()", -6, "died"),
@@ -50,7 +57,27 @@ def test_the_end_of_a_process_is_told(spool, ending, code, state):
     assert done.returncode == code
     node = Node(spool)
     assert node.state() == state
-    assert node.scrape()['trainvitals_steps_total{rank="0",run="test"}'] == 5.0
+    assert node.scrape()['trainvitals_steps_total{rank="0",run="test"}'] >= 5.0
+
+
+def test_a_line_that_goes_wrong_at_the_prompt_is_no_end(spool):
+    """In an interactive interpreter somebody goes on after an exception."""
+    training = textwrap.dedent(TRAINING).strip()
+    # The prompt ends a loop at an empty line.
+    script = f"{training}\n\nmisspelt\ntrainvitals.step(6, loss=1.0)\n"
+
+    done = subprocess.run(
+        [sys.executable, "-i"],
+        input=script,
+        env=trainer_environment(spool),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+
+    assert "NameError" in done.stderr
+    assert Node(spool).state() == "finished"
 
 
 def test_an_exception_is_recorded_and_printed_as_ever(spool):
@@ -398,7 +425,7 @@ def test_a_spool_without_permission_is_refused(spool):
 @pytest.mark.parametrize("kind", ["nfs4", "lustre", "fuse.sshfs", "ceph", "cifs", "9p", "gpfs", "beegfs"])
 def test_a_spool_on_a_remote_file_system_is_refused(spool, kind):
     """Mapped memory is not coherent there, and a server that goes away would block the training."""
-    script = f"import trainvitals.probe\ntrainvitals.probe._filesystem = lambda folder: {kind!r}\n"
+    script = f"import trainvitals.probe.spool\ntrainvitals.probe.spool.filesystem = lambda folder: {kind!r}\n"
     folder = spool / "new"
 
     assert_inert(run_trainer(script + textwrap.dedent(EVERYTHING), folder), f"is on {kind}")
@@ -407,7 +434,7 @@ def test_a_spool_on_a_remote_file_system_is_refused(spool, kind):
 
 def test_the_file_system_is_that_of_the_innermost_mount(tmp_path):
     """A later mount on the same point hides the earlier one; names with a space are escaped."""
-    from trainvitals.probe import _filesystem
+    from trainvitals.probe.spool import filesystem
 
     mounts = tmp_path / "mounts"
     mounts.write_text(
@@ -421,13 +448,13 @@ def test_the_file_system_is_that_of_the_innermost_mount(tmp_path):
         "odd\n"
     )
     found = {
-        folder: _filesystem(folder, str(mounts))
+        folder: filesystem(folder, str(mounts))
         for folder in ("/dev/shm/a", "/dev/shmx", "/home", "/home/me", "/home/local/x", "/home/with space/x", "/data/x")
     }
     mounts.write_text(mounts.read_text().replace("odd\n", ""))
 
     assert set(found.values()) == {""}
-    assert [_filesystem(folder, str(mounts)) for folder in found] == [
+    assert [filesystem(folder, str(mounts)) for folder in found] == [
         "tmpfs",
         "ext4",
         "nfs4",
@@ -436,7 +463,7 @@ def test_the_file_system_is_that_of_the_innermost_mount(tmp_path):
         "lustre",
         "ceph",
     ]
-    assert _filesystem("/dev/shm", str(tmp_path / "missing")) == ""
+    assert filesystem("/dev/shm", str(tmp_path / "missing")) == ""
 
 
 def test_the_switch_makes_it_silent(spool):

@@ -38,6 +38,11 @@ max by (run) (
     or
     (
 {indent(step_age(), 6)}
+    ) > {DEFAULTS.stall_start}
+    and {RANK} trainvitals_phase{{phase!~"evaluation|checkpoint"}} == 1
+    or
+    (
+{indent(step_age(), 6)}
     ) > {DEFAULTS.stall_slow_phase}
   )
   unless {RANK} trainvitals_step >= trainvitals_target_steps - 1
@@ -147,21 +152,22 @@ RUNS: tuple[Alert, ...] = (
             "rank in its loader waits for storage, ranks in a collective operation wait for the one that is missing "
             "there. "
             "Check devices and links of that rank's node, then resume from the last checkpoint without that node. "
-            "If the training evaluates or saves for so long, wrap it in `trainvitals.phase`; if it is over, call "
-            "`trainvitals.finish`."
+            "If the training evaluates or saves here without saying so, wrap that in `trainvitals.phase`; if it is "
+            "over, call `trainvitals.finish`."
         ),
         action_zh=(
             "对阶段与众不同的 rank(或全部 rank)导出堆栈(`py-spy dump --pid PID`):停在加载器的在等存储,"
             "停在集合通信的在等缺席者。"
             "检查该 rank 所在节点的设备和链路,再排除该节点并从最后一个检查点恢复。"
-            "若评估或保存本就需要这么久,请用 `trainvitals.phase` 标明;若训练已结束,请调用 `trainvitals.finish`。"
+            "若此时在评估或保存而未标明,请用 `trainvitals.phase` 标明;若训练已结束,请调用 `trainvitals.finish`。"
         ),
         impact=(
             "Every device of the run idles, and nothing ends this by itself until a time limit of the launcher does."
         ),
         diagnosis=(
-            "A step took longer than 10 minutes and than 10 usual steps; start, evaluation and checkpoint may take 30 "
-            "minutes. A rank that has reached its target steps is not stalled. See the phases and the table of ranks."
+            "A step took longer than 10 minutes and than 10 usual steps; the start may take 30 minutes, a phase "
+            "evaluation or checkpoint 2 hours. A rank that has reached its target steps is not stalled. "
+            "See the phases and the table of ranks."
         ),
     ),
     Alert(

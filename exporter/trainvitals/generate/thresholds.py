@@ -27,8 +27,11 @@ class Thresholds:
     stall: int = 600
     #: Slow steps (BLOOM: 106 s) are no stall: so many usual steps must have been missed as well.
     stall_steps: int = 10
-    #: No step for so long in a phase that may take its time: start, evaluation, checkpoint.
-    stall_slow_phase: int = 1800
+    #: No first step for so long after the start, which loads data and weights and compiles.
+    stall_start: int = 1800
+    #: No step for so long in a phase that the training calls evaluation or checkpoint.
+    #: BLOOM hung twice in an evaluation, for 18 hours together; a good one of a large model takes an hour.
+    stall_slow_phase: int = 7200
     #: A failed checkpoint stays an alert for so long.
     checkpoint_failure_window: int = 1800
     #: A device that does not answer for so long is down; drivers are slow while a process starts or ends.

@@ -17,64 +17,39 @@ error, switches itself off and marks the rank file.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
-import stat
 import sys
 from collections.abc import Callable, Mapping
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
+from trainvitals.probe import spool
+from trainvitals.probe.ending import Ending
 from trainvitals.probe.identity import identify
 from trainvitals.probe.recorder import Recorder
 
-__all__ = ["checkpoint", "evaluate", "event", "finish", "init", "phase", "spool_folder", "step"]
+__all__ = ["checkpoint", "evaluate", "event", "finish", "init", "phase", "step"]
 
 #: So many errors of our own switch the probe off.
 MAX_ERRORS = 3
-#: Memory-mapped files on these are not coherent between processes, or block when a server goes away.
-_REMOTE_FILESYSTEMS = (
-    "9p",
-    "afs",
-    "beegfs",
-    "ceph",
-    "cifs",
-    "fuse",
-    "gfs",
-    "gpfs",
-    "lustre",
-    "nfs",
-    "ocfs",
-    "orangefs",
-    "panfs",
-    "pvfs",
-    "smb",
-    "wekafs",
-)
 _WHOLE_NUMBERS = ("target_steps", "attempt", "rank", "local_rank", "world_size")
 _LONGEST_MESSAGE = 400
 
 _recorder: Recorder | None = None
 #: The recorder of a probe that was switched off by its own errors: its file still learns how the run ended.
 _switched_off: Recorder | None = None
-_installed = False
-_finalizer_installed = False
-_failed = False
+_fork_hook_installed = False
 _told: set[str] = set()
 
 
-def spool_folder(environ: Mapping[str, str]) -> str:
-    """Return the folder of the rank files: ``TRAINVITALS_DIR``, or one per user on tmpfs."""
-    return environ.get("TRAINVITALS_DIR") or f"/dev/shm/trainvitals-{os.getuid()}"
-
-
-def init(run: str | None = None, *, target_steps: int | None = None, **identity: Any) -> bool:
+def init(run: str | None = None, target_steps: int | None = None, **identity: Any) -> bool:
     """Start to record this process; return whether it does.  A second call changes nothing.
 
     ``run`` is the name of the job, the same on every rank and across restarts.
     By default it comes from ``TRAINVITALS_RUN``, else from the launcher (torchrun, Slurm, Ray), else from the program.
     ``target_steps`` is the planned number of steps; without it there is no percentage and no remaining time.
+    ``identity`` is what no launcher told: ``rank``, ``local_rank``, ``world_size``, ``attempt``, ``device_uuid``.
     """
     global _recorder
     if _recorder is not None:
@@ -82,8 +57,9 @@ def init(run: str | None = None, *, target_steps: int | None = None, **identity:
     if _switched_off is not None or not _wanted() or _is_import_by_child(sys._getframe(1)):  # noqa: SLF001  no other way
         return False
     try:
-        folder = spool_folder(os.environ)
-        _prepare(folder)
+        folder = spool.folder(os.environ)
+        spool.prepare(folder)
+        spool.tidy(folder)
         who = identify(os.environ, run=run)
         who.update(_known({"target_steps": target_steps, **identity}))
         recorder = Recorder(folder, who)
@@ -133,7 +109,7 @@ def step(step: int | None = None, values: Mapping[str, Any] | None = None, /, **
             if named:
                 # Somebody writes step(step=7, loss=...).
                 step = named.pop("step", None) if step is None else step
-                values = named if values is None else {**values, **named}
+                values = _merged(values, named)
             recorder.step(step, named if values is None else values)
         except Exception as error:
             _internal_error(error)
@@ -168,13 +144,21 @@ class _Phase(contextlib.ContextDecorator):
             _call(Recorder.end_phase)
 
 
-def evaluate(step: int | None = None, *, name: str = "validation", **values: Any) -> None:
-    """Report the results of an evaluation, for example ``evaluate(step, loss=0.31, accuracy=0.92)``."""
-    _call(Recorder.evaluate, step, name, values)
+def evaluate(
+    step: int | None = None, values: Mapping[str, Any] | str | None = None, /, *, name: str = "validation", **named: Any
+) -> None:
+    """Report the results of an evaluation on the split ``name``: ``evaluate(step, loss=0.31, accuracy=0.92)``.
+
+    Values are given as to :func:`step`.
+    """
+    if isinstance(values, str):  # Somebody writes evaluate(step, "test", loss=...).
+        name, values = values, None
+    step = named.pop("step", None) if step is None else step
+    _call(lambda recorder: recorder.evaluate(step, name, _merged(values, named)))
 
 
 def checkpoint(
-    step: int | None = None, path: object = None, *, kind: str = "save"
+    step: int | None = None, path: object = None, kind: str = "save"
 ) -> contextlib.AbstractContextManager[None]:
     """Time a checkpoint: ``with trainvitals.checkpoint(step, path): torch.save(...)``.
 
@@ -205,12 +189,17 @@ class _Checkpoint(contextlib.AbstractContextManager[None]):
             _call(Recorder.end_checkpoint, self._begun, self._path, self._kind, error)
 
 
-def event(kind: str, message: str | None = None, *, step: int | None = None, **fields: Any) -> None:
+def event(kind: str, message: str | None = None, step: int | None = None, /, **fields: Any) -> None:
     """Report something rare: a change of a setting, a damaged sample, a restart."""
-    extra = {} if message is None else {"message": message}
-    if step is not None:
-        extra["step"] = step  # type: ignore[assignment]
-    _call(Recorder.event, kind, {**fields, **extra})
+    given = {"message": message, "step": step}
+    _call(Recorder.event, kind, {**fields, **{name: value for name, value in given.items() if value is not None}})
+
+
+def _merged(values: Any, named: dict[str, Any]) -> Any:
+    """Return the values of a mapping and of keywords together; what is no mapping is left to the recorder."""
+    if values is None:
+        return named
+    return {**values, **named} if named and isinstance(values, Mapping) else values
 
 
 def finish(status: str = "ok") -> None:
@@ -265,87 +254,34 @@ def _tell_once(occasion: str, message: str, error: BaseException) -> None:
         print(line[:_LONGEST_MESSAGE], file=sys.stderr)
 
 
-def _prepare(folder: str) -> None:
-    """Make the spool and refuse one that is not ours to use; raises OSError with the reason."""
-    remote = _filesystem(folder)
-    if remote.startswith(_REMOTE_FILESYSTEMS):
-        raise OSError(f"{folder} is on {remote}; TRAINVITALS_DIR must name a local folder, best on tmpfs")
-    with contextlib.suppress(FileExistsError):
-        # Only the last part: a spool that an administrator should have mounted must not appear on the root disk.
-        os.mkdir(folder, 0o755)
-    status = os.lstat(folder)
-    if not stat.S_ISDIR(status.st_mode):
-        raise OSError(f"{folder} is not a folder")
-    shared = bool(status.st_mode & stat.S_ISVTX)
-    if status.st_uid not in (os.getuid(), 0) and not shared:
-        raise OSError(f"{folder} belongs to another user (uid {status.st_uid})")
-
-
-def _filesystem(folder: str, mounts: str = "/proc/self/mounts") -> str:
-    """Return the type of the file system that a folder is on, or an empty string."""
-    best = ("", "")
-    real = os.path.realpath(folder)
-    try:
-        with open(mounts, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                _, point, kind = line.split(" ", 3)[:3]
-                point = point.replace("\\040", " ")
-                inside = real == point or real.startswith(point.rstrip("/") + "/")
-                if inside and len(point) >= len(best[0]):
-                    best = (point, kind)
-    except (OSError, ValueError):
-        return ""
-    return best[1]
-
-
 def _install(_: Recorder) -> None:
-    """Hook into the end of the process and into fork, once; earlier hooks are called as before."""
-    global _installed, _finalizer_installed
-    if not _finalizer_installed and (multiprocessing := sys.modules.get("multiprocessing.util")):
-        # Its children leave by os._exit, which skips atexit but not this.
-        multiprocessing.Finalize(None, _finish_at_exit, exitpriority=0)
-        _finalizer_installed = True
-    if _installed:
-        return
-    _installed = True
-    os.register_at_fork(after_in_child=_forget)
-    atexit.register(_finish_at_exit)
-    previous = sys.excepthook
-
-    def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        global _failed
-        _failed = _is_failure(error)
-        _call(_record_exception, error)
-        previous(kind, error, trace)
-
-    sys.excepthook = excepthook
-
-
-def _record_exception(recorder: Recorder, error: BaseException) -> None:
-    recorder.event(
-        "exception" if _is_failure(error) else "interrupted",
-        {"type": type(error).__name__, "message": str(error)[:300]},
-    )
-
-
-def _finish_at_exit() -> None:
-    finish("failed" if _failed or _is_failure(sys.exc_info()[1]) or _was_shown() else "ok")
-
-
-def _is_failure(error: BaseException | None) -> bool:
-    """Whether a process that ends by this exception has failed.  Ctrl-C is what somebody wanted: nobody is woken."""
-    if isinstance(error, SystemExit):
-        return error.code not in (None, 0)
-    return error is not None and not isinstance(error, KeyboardInterrupt)
-
-
-def _was_shown() -> bool:
-    """Whether the interpreter ends by an exception that a hook set after ours kept from it."""
-    return _is_failure(getattr(sys, "last_value", None)) and not hasattr(sys, "ps1")
+    """Hook into the end of the process and into fork."""
+    global _fork_hook_installed
+    _ending.install()
+    if not _fork_hook_installed:
+        _fork_hook_installed = True
+        os.register_at_fork(after_in_child=_forget)
 
 
 def _forget() -> None:
     """In a forked child: drop the recorder without touching the file, which belongs to the parent."""
-    global _recorder, _switched_off, _finalizer_installed, _failed
+    global _recorder, _switched_off
     _recorder = _switched_off = None
-    _finalizer_installed = _failed = False
+    _ending.forget()
+
+
+def _record_exception(error: BaseException, failed: bool) -> None:
+    def record(recorder: Recorder) -> None:
+        kind = "exception" if failed else "interrupted"
+        recorder.event(kind, {"type": type(error).__name__, "message": str(error)[:300]})
+
+    _call(record)
+
+
+def _progress() -> object:
+    return None if _recorder is None else _recorder.writer.state.count
+
+
+_ending = Ending(
+    on_exit=lambda failed: finish("failed" if failed else "ok"), on_exception=_record_exception, progress=_progress
+)

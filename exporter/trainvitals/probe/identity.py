@@ -91,6 +91,9 @@ def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str,
             local_rank = max(_integer(environ.get(names[1])) or 0, 0)
             world_size = max(_integer(environ.get(names[2])) or 1, 1)
             break
+    else:
+        rank, world_size = _process_group(sys.modules.get("torch")) or (rank, world_size)
+        local_rank = rank
     main = sys.modules.get("__main__")
     program = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else "")
     return {
@@ -102,6 +105,15 @@ def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str,
         "framework": framework(),
         "pid": os.getpid(),
     }
+
+
+def _process_group(torch: Any) -> tuple[int, int] | None:
+    """Return rank and size of the default process group, for ranks that no launcher but the program itself started."""
+    try:
+        group = torch.distributed
+        return (int(group.get_rank()), int(group.get_world_size())) if group.is_initialized() else None
+    except Exception:  # No torch, or one that was built without it.
+        return None
 
 
 def device_uuid(torch: Any) -> str | None:

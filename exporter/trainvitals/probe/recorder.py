@@ -238,8 +238,10 @@ class Recorder:
         if index is not None:
             return index
         names = self.writer.names
-        if isinstance(name, str) and len(names) < rankfile.MAX_NAMES and not self._table_full:
-            names.append(name[: rankfile.MAX_NAME_LENGTH])
+        room = len(names) < rankfile.MAX_NAMES and not self._table_full
+        # A long name is not cut: two that begin alike would become one curve.
+        if room and isinstance(name, str) and len(name) <= rankfile.MAX_NAME_LENGTH:
+            names.append(name)
             # The name first, then the record that needs it.
             if self.writer.write_text():
                 self._indexes[name] = len(names) - 1
