@@ -249,6 +249,34 @@ def test_a_live_file_speaks_even_if_a_newer_one_died(runs):
     assert len(rank.detectors[0].steps) == 10
 
 
+@pytest.mark.parametrize("seen_between", [False, True])
+def test_a_helper_that_never_stepped_does_not_decide_the_state(runs, seen_between):
+    """A child of the trainer that called init and was terminated is no successor that died, whoever ended first."""
+    trainer = make_file(steps=100, flags=rankfile.FLAG_FINISHED)
+    helper = make_file(started=NOW + 50)
+    runs.update([trainer, helper], NOW + 100)
+    seen(trainer, helper)
+    die(trainer)
+    if seen_between:
+        runs.update([trainer, helper], NOW + 101)
+    die(helper)
+    for fresh in (runs, Runs(lambda: [Watcher()])):
+        if fresh is not runs:
+            trainer.steps = [make_step(trainer, 100)]
+        fresh.update([trainer, helper], NOW + 102)
+        (rank,) = fresh.ranks()
+        assert (rank.state, rank.started, rank.last_step.step, rank.values) == ("finished", NOW, 100, {"loss": 0.01})
+
+
+def test_a_successor_that_died_before_its_first_step_decides_the_state(runs):
+    """The run was started anew after the end of its first attempt, and died while it loaded its data."""
+    first = make_file(steps=100, flags=rankfile.FLAG_FINISHED, alive=False)
+    second = make_file(started=NOW + 101, alive=False)
+    runs.update([first, second], NOW + 110)
+
+    assert (runs.ranks()[0].state, runs.ranks()[0].started) == ("died", NOW + 101)
+
+
 # States -------------------------------------------------------------------------------------------------------------
 
 

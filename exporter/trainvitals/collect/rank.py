@@ -39,10 +39,12 @@ class Evaluation:
 
 @dataclass
 class _Attempt:
-    """What one rank file counted, by the name of the counter and of the phase."""
+    """What one rank file said: its counters, its phases, and its last step and values if it was followed."""
 
     counters: dict[str, float] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
+    last_step: Step | None = None
+    values: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: _Attempt) -> None:
         for mine, theirs in ((self.counters, other.counters), (self.phases, other.phases)):
@@ -52,7 +54,7 @@ class _Attempt:
 
 @dataclass
 class Rank:
-    """Everything about one rank of one run."""
+    """Everything about one rank of one run.  ``last_step`` and ``values`` are those of the file that is shown."""
 
     identity: Identity
     detectors: list[Detector]
@@ -78,7 +80,6 @@ class Rank:
     broken: int = 0
     #: When a file of this rank was last read.
     seen: float = 0.0
-    _source: tuple[int, int, float] | None = None
     _attempts: dict[tuple[int, int, float], _Attempt] = field(default_factory=dict)
     _earlier: _Attempt = field(default_factory=_Attempt)
 
@@ -94,6 +95,8 @@ class Rank:
             is_past = not file.alive and file.started <= shown.started
             if file is shown or (is_past and (file.steps or file.events)):
                 self._follow(file)
+        attempt = self._attempts[shown.incarnation]
+        self.last_step, self.values = attempt.last_step, attempt.values
         self.identity, self.owner, self.started = shown.identity, shown.owner, shown.started
         self.heartbeat = shown.last_activity
         self.target_steps = shown.identity.target_steps
@@ -103,26 +106,23 @@ class Rank:
         self._count(files, now)
 
     def _follow(self, file: RankFile) -> None:
-        if file.incarnation != self._source:
-            self._source = file.incarnation
-            self.last_step = None
-            self.values.clear()
+        attempt = self._attempts.setdefault(file.incarnation, _Attempt())
         for step in file.steps:
-            self._take_step(step)
+            self._take_step(attempt, step)
         for event in file.events:
             self._take_event(event)
 
-    def _take_step(self, step: Step) -> None:
-        before = self.last_step
+    def _take_step(self, attempt: _Attempt, step: Step) -> None:
+        before = attempt.last_step
         if before is None or step.count > before.count:
             if before is not None and step.count == before.count + 1:
                 duration = max(0.0, step.time - before.time)
                 self.buckets[bisect.bisect_left(STEP_BUCKETS, duration)] += 1
                 self.bucket_sum += duration
-            self.last_step = step
-        self.values.update(step.values)
+            attempt.last_step = step
+        attempt.values.update(step.values)
         # A mark for the detectors, and counted; no curve.
-        self.values.pop("skipped", None)
+        attempt.values.pop("skipped", None)
         for detector in self.detectors:
             try:
                 detector.observe(step)

@@ -133,9 +133,19 @@ def _shown(files: Sequence[RankFile]) -> RankFile:
     """Return the file that speaks for a rank: a live one that reports steps, else a live one, else the newest.
 
     Two live files of one rank come from a process that still hangs in its end, or from a child that runs the
-    training's script once more and reports nothing.
+    training's script once more and reports nothing.  When all are gone, such a child, which
+    began while its parent was active, is no successor of it.
     """
-    return max(files, key=lambda file: (file.alive, file.alive and file.count > 0, file.started))
+    chosen, best = files[0], (False, False, False, 0.0)
+    active_until = 0.0
+    for file in files:
+        is_helper = not file.count and file.started < active_until
+        if file.count:
+            active_until = max(active_until, file.last_activity)
+        merit = (file.alive, file.alive and file.count > 0, not is_helper, file.started)
+        if merit > best:
+            chosen, best = file, merit
+    return chosen
 
 
 class _Restarts:
