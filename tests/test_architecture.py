@@ -35,6 +35,7 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
         "trainvitals._version",
         "trainvitals.probe",
         "trainvitals.probe.ending",
+        "trainvitals.probe.events",
         "trainvitals.probe.identity",
         "trainvitals.probe.recorder",
         "trainvitals.probe.spool",

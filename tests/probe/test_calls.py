@@ -425,7 +425,7 @@ def test_half_a_line_does_not_swallow_the_next(probe, recorded, monkeypatch):
 
 def test_an_events_file_that_cannot_be_made_is_no_error(probe, recorder, recorded):
     """Somebody else was there first: the events are dropped, the run is recorded."""
-    with open(recorder._events_path, "w") as file:
+    with open(recorder._events.path, "w") as file:
         file.write("theirs\n")
     for _ in range(5):
         probe.event("note")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import math
 import operator
 import os
@@ -21,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainvitals import rankfile
+from trainvitals.probe.events import EventsFile, text
 from trainvitals.probe.identity import device_uuid
 from trainvitals.probe.tensors import TensorReader
 
@@ -33,7 +33,6 @@ _INIT, _TRAIN = _PHASE_INDEX["init"], _PHASE_INDEX["train"]
 _LARGEST_STEP = 2**63 - 1
 #: A name of a file has at most 255 bytes, and a run may be called in any script.
 _UNSAFE_IN_FILE = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST_TEXT = 256
 
 _NUMBERS = frozenset({float, int, bool})
 #: So many sets of names get a function of their own; a loop has one or two.
@@ -53,10 +52,7 @@ class Recorder:
         name = _UNSAFE_IN_FILE.sub("-", f"{identity['run']}.{identity['rank']}")[:128]
         base = os.path.join(folder, f"{name}.{unique}")
         self.writer = rankfile.Writer(base + rankfile.RANK_SUFFIX, identity)
-        self._events_path = base + rankfile.EVENTS_SUFFIX
-        self._events: int | None = None
-        self._events_size = 0
-        self._events_torn = False
+        self._events = EventsFile(base + rankfile.EVENTS_SUFFIX)
         self._table_full = False
         self._indexes: dict[str, int] = {}
         self._tensors: TensorReader | None = None
@@ -309,32 +305,9 @@ class Recorder:
             record(plain)
 
     def event(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Append one line to the events file: a single write, so that lines of two threads do not mix.
-
-        A full spool, a line that is too long or that cannot be written as JSON: the event is lost, the run is not.
-        """
-        step = self._current_step(fields.get("step"))
-        try:
-            document = {**fields, "time": round(time.time(), 3), "kind": _text(kind), "step": step}
-            line = json.dumps(document, default=_text, separators=(",", ":")).encode() + b"\n"
-            if len(line) > rankfile.LONGEST_EVENT or self._events_size + len(line) >= rankfile.EVENTS_LIMIT:
-                self.writer.state.dropped += 1
-            else:
-                self._append(line)
-        except Exception:
-            self.writer.state.dropped += 1
+        """Record an event; one that cannot be written is counted as dropped."""
+        self.writer.state.dropped += not self._events.append(kind, self._current_step(fields.get("step")), fields)
         self._write_state(time.monotonic())
-
-    def _append(self, line: bytes) -> None:
-        if self._events is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._events = os.open(self._events_path, flags, 0o644)
-        # A full spool may have taken half a line; what follows must not become a part of it.
-        data = b"\n" + line if self._events_torn else line
-        written = os.write(self._events, data)
-        self._events_size += written
-        self._events_torn = written < len(data)
-        self.writer.state.dropped += self._events_torn
 
     def begin_checkpoint(self, number: int | None) -> tuple[int, float]:
         """Begin to save or load; return what :meth:`end_checkpoint` wants."""
@@ -349,7 +322,7 @@ class Recorder:
         fields["seconds"] = time.monotonic() - since
         self.end_phase()
         if path is not None:
-            fields["path"] = _text(path) if isinstance(path, str) else path
+            fields["path"] = text(path) if isinstance(path, str) else path
         if error is not None:
             fields["error"] = error
         self.event("checkpoint", fields)
@@ -369,7 +342,8 @@ class Recorder:
         self._enter(_PHASE_INDEX["other"], now)
         state.flags |= rankfile.FLAG_FINISHED | (0 if status == "ok" else rankfile.FLAG_FAILED)
         self._write_state(now)
-        self._close()
+        self._events.close()
+        self.writer.close()
 
     def disable(self) -> None:
         """Mark the file as switched off by errors of ours.  It stays locked: the process lives, and may end cleanly."""
@@ -381,12 +355,6 @@ class Recorder:
         self.writer.state.errors += 1
         self.writer.write_state()
         return self.writer.state.errors
-
-    def _close(self) -> None:
-        if self._events is not None:
-            os.close(self._events)
-            self._events = None
-        self.writer.close()
 
 
 def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
@@ -415,13 +383,3 @@ def _amounts(values: Mapping[str, Any], names: list[str]) -> tuple[float, float]
 def _is_numpy(value: object) -> bool:
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray))
-
-
-def _text(value: object) -> str:
-    """Return a short text of what JSON does not know; of a tensor only its type, for its text waits for a device."""
-    if isinstance(value, (str, os.PathLike)):
-        return str(os.fspath(value))[:_LONGEST_TEXT]
-    kind = type(value)
-    if hasattr(kind, "__dlpack__") or hasattr(kind, "__torch_function__"):
-        return f"<{kind.__name__}>"
-    return str(value)[:_LONGEST_TEXT]
