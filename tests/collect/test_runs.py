@@ -239,6 +239,90 @@ def test_of_two_live_files_that_report_steps_the_newer_speaks(runs):
     assert (runs.ranks()[0].state, runs.ranks()[0].started) == ("running", NOW + 50)
 
 
+def step_on(file, *counts, **values):
+    """Let a file report steps, of which count n ends n seconds after its start."""
+    file.steps = [make_step(file, count, **values) for count in counts]
+    file.count = file.state.count = file.sequence = counts[-1]
+    file.last_record = file.steps[-1].time
+
+
+def names(runs):
+    """Return state and last step of each run."""
+    return {rank.identity.run: (rank.state, rank.last_step and rank.last_step.step) for rank in runs.ranks()}
+
+
+def test_two_jobs_of_one_name_are_two_runs(runs):
+    """Both train: the older one keeps its name, and neither hides a finding of the other."""
+    old, new = make_file(steps=60), make_file(started=NOW + 50, steps=5)
+    for poll in range(1, 4):
+        runs.update([old, new], NOW + 60 + poll)
+        assert (names(runs), runs.duplicates) == (
+            {"test": ("running", 59 + poll), "test~2": ("running", 4 + poll)},
+            0,
+        )
+        step_on(old, 60 + poll)
+        step_on(new, 5 + poll)
+    assert counters(runs) == {("test", 0): 62.0, ("test~2", 0): 7.0}
+    assert {rank.identity.run: len(rank.detectors[0].steps) for rank in runs.ranks()} == {"test": 62, "test~2": 7}
+
+
+def test_a_job_keeps_its_name_when_the_other_ends(runs):
+    """A series that changed its name would be another run."""
+    old, new = make_file(steps=60), make_file(started=NOW + 50, steps=5)
+    runs.update([old, new], NOW + 60)
+    die(old)
+    seen(old, new)
+    for _ in range(3):
+        runs.update([old, new], NOW + 70)
+        assert names(runs) == {"test": ("died", 60), "test~2": ("running", 5)}
+    restarted = make_file(started=NOW + 80, steps=1)
+    runs.update([old, new, restarted], NOW + 90)
+
+    assert names(runs) == {"test": ("running", 1), "test~2": ("running", 5)}
+    assert counters(runs)["test", 0] == 61.0
+
+
+def test_a_third_job_has_the_third_name(runs):
+    """And one that is started anew goes on under the name that it had."""
+    first, second, third = (make_file(started=NOW + index, steps=60, attempt=7) for index in range(3))
+    runs.update([first, second, third], NOW + 60)
+    assert list(names(runs)) == ["test", "test~2", "test~3"]
+    seen(first, second, third)
+    die(second)
+    again = make_file(started=NOW + 100)
+    step_on(first, 110)
+    runs.update([first, second, third, again], NOW + 110)
+    assert (names(runs)["test~2"][0], runs.duplicates) == ("died", 1)
+    step_on(again, 1, 2)
+    runs.update([first, second, third, again], NOW + 120)
+
+    assert names(runs)["test~2"] == ("running", 2)
+    assert counters(runs) == {("test", 0): 110.0, ("test~2", 0): 62.0, ("test~3", 0): 60.0}
+
+
+def test_a_job_that_seemed_a_successor_gives_the_rank_back(runs):
+    """Until the older of two steps again, nobody can tell it from one that hangs in its end."""
+    old, new = make_file(steps=10), make_file(started=NOW + 50, steps=3)
+    runs.update([old, new], NOW + 60)
+    assert names(runs) == {"test": ("running", 3)}
+    seen(old, new)
+    step_on(old, 70, loss=math.nan)
+    runs.update([old, new], NOW + 70)
+
+    assert names(runs) == {"test": ("running", 70), "test~2": ("running", None)}
+    assert math.isnan(runs.ranks()[0].values["loss"])
+
+
+def test_the_second_name_is_not_taken_from_another_user(runs):
+    """Nor does his file speak for it."""
+    theirs = make_file(run="test~2", owner=2000, steps=1)
+    old, new = make_file(steps=60), make_file(started=NOW + 50, steps=5)
+    runs.update([theirs, old, new], NOW + 60)
+
+    assert names(runs) == {"test~2": ("running", 1), "test": ("running", 60)}
+    assert runs.duplicates == 1
+
+
 def test_a_live_file_speaks_even_if_a_newer_one_died(runs):
     """A short-lived second start of the script beside the run."""
     alive, dead = make_file(steps=10), make_file(started=NOW + 50, steps=2, alive=False)

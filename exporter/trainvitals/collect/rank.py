@@ -11,7 +11,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainvitals import rankfile
 from trainvitals.collect.spool import RankFile
@@ -90,14 +90,14 @@ class Rank:
 
     def update(self, files: Sequence[RankFile], shown: RankFile, now: float) -> None:
         """Take over what a poll found in the files of this rank, oldest first; ``shown`` is the one that counts."""
-        self.seen = now
         for file in files:
             is_past = not file.alive and file.started <= shown.started
             if file is shown or (is_past and (file.steps or file.events)):
                 self._follow(file)
         attempt = self._attempts[shown.incarnation]
         self.last_step, self.values = attempt.last_step, attempt.values
-        self.identity, self.owner, self.started = shown.identity, shown.owner, shown.started
+        self.identity = replace(shown.identity, run=shown.run)
+        self.owner, self.started = shown.owner, shown.started
         self.heartbeat = shown.last_activity
         self.target_steps = shown.identity.target_steps
         self.state = _state(shown)

@@ -58,12 +58,13 @@ class Runs:
             rank = self._ranks.get(key)
             if rank is None:
                 rank = self._ranks[key] = Rank(group[0].identity, self._make_detectors())
-            file = _shown(group)
-            self.duplicates += sum(other.alive for other in group if other is not file)
+            rank.seen = now
             try:
+                file = _shown(group)
+                self.duplicates += sum(other.alive for other in group if other is not file)
                 rank.update(group, file, now)
             except Exception:
-                rank.complain(f"{file.path!r} makes no sense")
+                rank.complain(f"{group[-1].path!r} makes no sense")
             else:
                 shown[key] = file
         self._forget(shown, now)
@@ -72,15 +73,20 @@ class Runs:
     def _group(self, files: Sequence[RankFile]) -> dict[tuple[str, int], list[RankFile]]:
         """Return the files of each rank.  A name of a run belongs to the user who had it first."""
         groups: dict[tuple[str, int], list[RankFile]] = {}
+        names: set[str] = set()
         for file in files:
-            run = file.identity.run
-            if self._owners.setdefault(run, file.owner) == file.owner:
-                groups.setdefault((run, file.identity.rank), []).append(file)
-            else:
-                self.duplicates += 1
-        runs = {run for run, _ in groups}
-        self._owners = {run: owner for run, owner in self._owners.items() if run in runs}
+            if self._owns(file, file.identity.run):
+                _number_job(file, groups)
+                if self._owns(file, file.run):
+                    groups.setdefault((file.run, file.identity.rank), []).append(file)
+                    names |= {file.identity.run, file.run}
+                    continue
+            self.duplicates += 1
+        self._owners = {run: owner for run, owner in self._owners.items() if run in names}
         return groups
+
+    def _owns(self, file: RankFile, run: str) -> bool:
+        return self._owners.setdefault(run, file.owner) == file.owner
 
     def _forget(self, shown: Mapping[tuple[str, int], RankFile], now: float) -> None:
         absent = sorted((rank.seen, key) for key, rank in self._ranks.items() if key not in shown)
@@ -129,12 +135,28 @@ class Runs:
         return findings
 
 
+def _number_job(file: RankFile, groups: Mapping[tuple[str, int], Sequence[RankFile]]) -> None:
+    """Tell two jobs that were given one name from a process that hangs in its end while its successor trains.
+
+    Both live and report steps; the older of two jobs went on stepping after the newer had started.
+    """
+    while (
+        file.alive
+        and file.count
+        and any(
+            older.alive and older.count and older.last_record > file.started
+            for older in groups.get((file.run, file.identity.rank), ())
+        )
+    ):
+        file.job += 1
+
+
 def _shown(files: Sequence[RankFile]) -> RankFile:
     """Return the file that speaks for a rank: a live one that reports steps, else a live one, else the newest.
 
     Two live files of one rank come from a process that still hangs in its end, or from a child that runs the
-    training's script once more and reports nothing.  When all are gone, such a child, which
-    began while its parent was active, is no successor of it.
+    training's script once more and reports nothing.  Such a child began while its parent was active; when both are
+    gone, it is no successor.
     """
     chosen, best = files[0], (False, False, False, 0.0)
     active_until = 0.0
@@ -160,15 +182,15 @@ class _Restarts:
         self._restarted: dict[str, float] = {}
         self._highest: dict[str, tuple[int, float]] = {}
         for file in shown:
-            who = file.identity
-            if any(other.started < file.started and not other.alive for other in groups[who.run, who.rank]):
-                self._restarted[who.run] = max(file.started, self._restarted.get(who.run, 0.0))
-            self._highest[who.run] = max((who.attempt, file.started), self._highest.get(who.run, (0, 0.0)))
+            run, who = file.run, file.identity
+            if any(other.started < file.started and not other.alive for other in groups[run, who.rank]):
+                self._restarted[run] = max(file.started, self._restarted.get(run, 0.0))
+            self._highest[run] = max((who.attempt, file.started), self._highest.get(run, (0, 0.0)))
 
     def supersede(self, file: RankFile) -> bool:
         """Whether the run of this file went on without it."""
         if file.alive:
             return False
-        attempt, started = self._highest[file.identity.run]
+        attempt, started = self._highest[file.run]
         later = started if attempt > file.identity.attempt else 0.0
-        return max(later, self._restarted.get(file.identity.run, 0.0)) > file.last_activity
+        return max(later, self._restarted.get(file.run, 0.0)) > file.last_activity

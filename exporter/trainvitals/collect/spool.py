@@ -53,6 +53,13 @@ class RankFile:
     #: When the exporter saw that the writer was gone; None while it lives.
     ended: float | None = None
     events_offset: int = 0
+    #: Which of the jobs that train under one name at one time; the first is 1.
+    job: int = 1
+
+    @property
+    def run(self) -> str:
+        """The name under which the run is shown."""
+        return self.identity.run if self.job == 1 else f"{self.identity.run}~{self.job}"
 
     @property
     def incarnation(self) -> tuple[int, int, float]:
