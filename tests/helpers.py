@@ -102,7 +102,13 @@ class Node:
         self.ahead = 0.0
         self.tally = Tally()
         self._limit = limit
-        self.spool = Spool([str(folder) for folder in folders], keep=keep, remove=remove, clock=self.clock)
+        self.spool = Spool(
+            [str(folder) for folder in folders],
+            keep=keep,
+            remove=remove,
+            clock=self.clock,
+            monotonic=lambda: time.monotonic() + self.ahead,
+        )
         self.runs = Runs(detect.build)
         self.collector = RanksCollector(self.spool, self.runs, self.clock)
 

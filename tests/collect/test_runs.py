@@ -537,6 +537,21 @@ def test_durations_are_those_between_neighbouring_steps(runs):
     assert rank.last_step.count == 10
 
 
+def test_a_clock_that_was_set_is_no_duration_and_no_stall(runs):
+    """The last step moves with the clock, whether or not another has followed."""
+    file = make_file(steps=3)
+    runs.update([file], NOW + 4)
+    seen(file)
+    file.correction = 3600.0
+    runs.update([file], NOW + 3604)
+    assert runs.ranks()[0].last_step.time == NOW + 3603
+    file.steps = [make_step(file, 4)]
+    runs.update([file], NOW + 3604)
+
+    (rank,) = runs.ranks()
+    assert (rank.started, rank.last_step.time, rank.bucket_sum) == (NOW + 3600, NOW + 3604, 3.0)
+
+
 def test_late_values_do_not_turn_back_the_step(runs):
     """They are the last values all the same."""
     file = make_file()

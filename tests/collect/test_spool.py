@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -88,6 +89,57 @@ def test_each_poll_hands_on_what_is_new(spool, reader):
         process.stdout.readline()
         (file,) = reader.poll()
         assert [step.step for step in file.steps] == [20]
+
+
+class Clocks:
+    """The clocks of a reader: wall time can be set; both stand still."""
+
+    def __init__(self):
+        self.wall = time.time()
+        self.steady = time.monotonic()
+
+    def spool(self, folder):
+        """Return a spool with these clocks."""
+        return Spool([str(folder)], keep=3600.0, remove=True, clock=lambda: self.wall, monotonic=lambda: self.steady)
+
+
+@pytest.mark.parametrize("error", [3600.0, -3600.0])
+def test_a_wall_clock_that_was_set_after_the_start_is_believed(spool, error):
+    """A trainer that started before the time was known does not stall because of that."""
+    make_file(spool)
+    clocks = Clocks()
+    clocks.wall += error
+    (file,) = clocks.spool(spool).poll()
+
+    assert file.started == pytest.approx(clocks.wall, abs=60.0)
+    assert [step.time - file.started for step in file.steps] == pytest.approx([1.0, 2.0, 3.0], abs=0.1)
+    assert file.last_activity == file.last_record == file.steps[-1].time
+
+
+def test_a_small_difference_of_the_clocks_moves_no_time(spool):
+    """A clock that is adjusted all the time would move the start of every run."""
+    make_file(spool)
+    clocks = Clocks()
+    reader = clocks.spool(spool)
+    for error in (0.0, 1.5, -3.0):
+        clocks.wall += error
+        (file,) = reader.poll()
+        assert file.started == file.header.started_wall
+
+
+def test_a_clock_that_is_set_during_a_run_moves_its_last_record(spool):
+    """Also where no step came since."""
+    writer = rankfile.Writer(str(spool / "a.rank"), {"run": "test"})
+    writer.write_record(1, 1, 1, writer.state.heartbeat + 5.0, {})
+    clocks = Clocks()
+    reader = clocks.spool(spool)
+    (before,) = (file.last_record for file in reader.poll())
+    clocks.wall += 3600.0
+    (file,) = reader.poll()
+
+    assert file.last_record - before == pytest.approx(3600.0, abs=0.1)
+    assert file.last_record - file.started == pytest.approx(5.0, abs=0.1)
+    writer.close()
 
 
 def test_late_values_come_with_the_count_of_their_step(spool, reader):

@@ -45,11 +45,18 @@ class _Attempt:
     phases: dict[str, float] = field(default_factory=dict)
     last_step: Step | None = None
     values: dict[str, float] = field(default_factory=dict)
+    correction: float = 0.0
 
     def add(self, other: _Attempt) -> None:
         for mine, theirs in ((self.counters, other.counters), (self.phases, other.phases)):
             for name, value in theirs.items():
                 mine[name] = mine.get(name, 0.0) + value
+
+    def correct(self, correction: float) -> None:
+        """Move the last step with the wall clock: it would seem an hour old, and the next one an hour long."""
+        if self.last_step is not None and correction != self.correction:
+            self.last_step = replace(self.last_step, time=self.last_step.time + correction - self.correction)
+        self.correction = correction
 
 
 @dataclass
@@ -107,6 +114,7 @@ class Rank:
 
     def _follow(self, file: RankFile) -> None:
         attempt = self._attempts.setdefault(file.incarnation, _Attempt())
+        attempt.correct(file.correction)
         for step in file.steps:
             self._take_step(attempt, step)
         for event in file.events:

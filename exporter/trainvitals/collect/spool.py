@@ -29,6 +29,9 @@ MAX_FILES = 1024
 MAX_SECONDS = 1.0
 #: Times beyond are no times of ours: seconds since boot.
 _LONGEST_UPTIME = 1e10
+#: Seconds by which the anchor of a file may differ from the clocks of now.  A clock that is slewed all the time must
+#: not move the start of every run.
+_TOLERANCE = 2.0
 
 
 @dataclass
@@ -55,6 +58,8 @@ class RankFile:
     events_offset: int = 0
     #: Which of the jobs that train under one name at one time; the first is 1.
     job: int = 1
+    #: Seconds by which the wall clock was set since the start of the process (or stood, while the machine slept).
+    correction: float = 0.0
 
     @property
     def run(self) -> str:
@@ -69,7 +74,7 @@ class RankFile:
     @property
     def started(self) -> float:
         """Wall time of the start of the process."""
-        return self.header.started_wall
+        return self.header.started_wall + self.correction
 
     @property
     def last_activity(self) -> float:
@@ -80,21 +85,40 @@ class RankFile:
         """Turn the file's monotonic time into wall time."""
         return self.started + monotonic - self.header.started_monotonic
 
+    def correct(self, offset: float) -> None:
+        """Believe the reader's clocks more than the file's anchor; ``offset`` is wall time minus monotonic time.
+
+        The monotonic clock is the same one since the boot, whoever reads it.
+        """
+        correction = offset - (self.header.started_wall - self.header.started_monotonic)
+        change = correction - self.correction
+        if abs(change) > _TOLERANCE:
+            self.correction = correction
+            self.last_record += change if self.last_record else 0.0
+
 
 class Spool:
     """The rank files below some folders.  ``patterns`` are folders or globs of folders.
 
-    ``clock`` gives wall time.  Files whose writer ended longer than ``keep`` seconds ago are shown no more, and
+    ``clock`` gives wall time, ``monotonic`` the seconds of CLOCK_MONOTONIC.  Files whose writer ended longer than ``keep`` seconds ago are shown no more, and
     removed where that is allowed; ``remove`` switches the removal off.
     """
 
     def __init__(
-        self, patterns: Sequence[str], *, keep: float, remove: bool, clock: Callable[[], float] = time.time
+        self,
+        patterns: Sequence[str],
+        *,
+        keep: float,
+        remove: bool,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._patterns = patterns
         self._keep = keep
         self._remove = remove
         self._clock = clock
+        self._monotonic = monotonic
+        self._offset = 0.0
         self._files: dict[str, RankFile] = {}
         self._forgotten: dict[str, tuple[int, int]] = {}
         self._complained: set[str] = set()
@@ -106,6 +130,7 @@ class Spool:
     def poll(self) -> list[RankFile]:
         """Return the files that can be read, oldest attempt first; their ``steps`` and ``events`` are new ones."""
         now = self._clock()
+        self._offset = now - self._monotonic()
         self.rejected.clear()
         seen: set[str] = set()
         good: list[RankFile] = []
@@ -181,6 +206,7 @@ class Spool:
 
     def _read(self, file: RankFile, reader: rankfile.Reader, now: float) -> None:
         file.steps, file.events = [], []
+        file.correct(self._offset)
         # The lock first: what was written before the writer ended is then surely read after.
         file.alive = reader.alive()
         if file.alive:
