@@ -125,6 +125,23 @@ def test_a_loss_that_is_nan_is_shown_counted_and_found(spool):
     assert "since step 5" in finding
 
 
+def test_a_nan_that_was_over_before_the_exporter_came_is_found(spool):
+    """Hundreds of good steps and half an hour lie between; the exporter was down, or is started late."""
+    path = spool / "a.rank"
+    writer = rankfile.Writer(str(path), {"run": "test", "rank": 0})
+    writer.names.append("loss")
+    writer.write_text()
+    for number in range(1, 1001):
+        loss = math.nan if number == 300 else 1.0
+        writer.write_record(number, number, number, writer.state.heartbeat + 2.5 * number, {0: loss})
+    late = Node(spool)
+    late.ahead = 2600.0
+    scrape = late.scrape()
+
+    assert scrape['trainvitals_signal_ratio{run="test",signal="loss_nonfinite"}'] == 1.0
+    writer.close()
+
+
 def test_the_last_loss_is_nan_when_it_is_nan(spool):
     """Not absent, and not the one before."""
     run_trainer("import trainvitals; trainvitals.init(); trainvitals.step(1, loss=float('nan'))", spool)

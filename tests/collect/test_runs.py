@@ -627,6 +627,22 @@ def test_what_one_rank_can_report_is_bounded(runs):
     assert sum(len(evaluation.values) for evaluation in rank.evaluations.values()) == MAX_RESULTS
 
 
+def test_the_last_hour_of_a_file_is_judged_as_if_it_were_now(runs):
+    """An exporter that comes late must not swallow a finding; older steps, and those of later polls, keep their time."""
+    file = make_file(steps=2)
+    file.is_new = True
+    file.steps = [Step(count, count, NOW + moment, {}) for count, moment in ((1, 0.0), (2, 5000.0), (3, 8000.0))]
+    runs.update([file], NOW + 8100)
+    file.is_new = False
+    file.steps = [Step(4, 4, NOW + 8105, {})]
+    runs.update([file], NOW + 8110)
+
+    (rank,) = runs.ranks()
+    assert [step.time - NOW for step in rank.detectors[0].steps] == [0.0, 8100.0, 8100.0, 8105.0]
+    assert rank.last_step.time == NOW + 8105
+    assert rank.bucket_sum == 5000.0 + 3000.0 + 105.0
+
+
 # Detectors that fail ------------------------------------------------------------------------------------------------
 
 

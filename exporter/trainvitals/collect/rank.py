@@ -27,6 +27,8 @@ MAX_RESULTS = 128
 MAX_KINDS = 32
 #: So many files of a rank are remembered one by one.
 MAX_ATTEMPTS = 64
+#: Seconds for which a finding is news.
+_NEWS = 3600.0
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Rank:
         for file in files:
             is_past = not file.alive and file.started <= shown.started
             if file is shown or (is_past and (file.steps or file.events)):
-                self._follow(file)
+                self._follow(file, now)
         attempt = self._attempts[shown.incarnation]
         self.last_step, self.values = attempt.last_step, attempt.values
         self.identity = replace(shown.identity, run=shown.run)
@@ -112,11 +114,15 @@ class Rank:
         self.disabled = bool(shown.state.flags & rankfile.FLAG_DISABLED)
         self._count(files, now)
 
-    def _follow(self, file: RankFile) -> None:
+    def _follow(self, file: RankFile, now: float) -> None:
         attempt = self._attempts.setdefault(file.incarnation, _Attempt())
         attempt.correct(file.correction)
         for step in file.steps:
             self._take_step(attempt, step)
+            # Signals are released by the time of the steps.  What was over before the exporter came would be released
+            # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
+            is_news = file.is_new and 0.0 <= now - step.time < _NEWS
+            self._judge(replace(step, time=now) if is_news else step)
         for event in file.events:
             self._take_event(event)
 
@@ -131,6 +137,8 @@ class Rank:
         attempt.values.update(step.values)
         # A mark for the detectors, and counted; no curve.
         attempt.values.pop("skipped", None)
+
+    def _judge(self, step: Step) -> None:
         for detector in self.detectors:
             try:
                 detector.observe(step)

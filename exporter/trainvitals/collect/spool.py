@@ -46,6 +46,8 @@ class RankFile:
     names: list[str]
     state: rankfile.State
     alive: bool = True
+    #: Whether the last poll was the first.
+    is_new: bool = False
     steps: list[Step] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     #: Sequence of the last record; None before the first poll.
@@ -206,6 +208,7 @@ class Spool:
 
     def _read(self, file: RankFile, reader: rankfile.Reader, now: float) -> None:
         file.steps, file.events = [], []
+        file.is_new = file.sequence is None
         file.correct(self._offset)
         # The lock first: what was written before the writer ended is then surely read after.
         file.alive = reader.alive()
