@@ -272,6 +272,34 @@ def test_polling_keeps_no_descriptor(spool, reader):
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
+def test_a_file_that_ended_and_was_read_is_not_read_again(spool, reader, monkeypatch):
+    """It is shown all the same; only one that lives or was changed costs a reading."""
+    path = make_file(spool)
+    opened = []
+    reader_of = rankfile.Reader
+    monkeypatch.setattr(rankfile, "Reader", lambda *args, **named: opened.append(args[0]) or reader_of(*args, **named))
+    with trainer(HEALTHY, spool):
+        counts = [len(file.steps) for _ in range(5) for file in reader.poll() if file.path == path]
+    assert (counts, opened.count(path), len(opened)) == ([3, 0, 0, 0, 0], 2, 7)
+    Path(path).with_suffix(".events").write_text("")
+    patch(path, 1024, b"")
+    os.utime(path)
+    reader.poll()
+
+    assert opened.count(path) == 3
+
+
+def test_another_file_in_the_place_of_one_that_ended_is_read(spool, reader):
+    """A run that is started anew may write under the old name."""
+    path = make_file(spool, records=5)
+    for _ in range(3):
+        reader.poll()
+    os.unlink(path)
+    make_file(spool, records=2)
+
+    assert [step.count for step in reader.poll()[0].steps] == [1, 2]
+
+
 # Bad files ----------------------------------------------------------------------------------------------------------
 
 

@@ -58,6 +58,8 @@ class RankFile:
     #: When the exporter saw that the writer was gone; None while it lives.
     ended: float | None = None
     events_offset: int = 0
+    #: What the file was like when it was read after its end and nothing new was found; None before that.
+    read_whole: tuple[int, ...] | None = None
     #: Which of the jobs that train under one name at one time; the first is 1.
     job: int = 1
     #: Seconds by which the wall clock was set since the start of the process (or stood, while the machine slept).
@@ -182,16 +184,24 @@ class Spool:
 
     def _poll_file(self, path: str, owners: frozenset[int] | None, now: float) -> RankFile | None:
         """Return the file at ``path``, or None where there is none to show."""
+        signature = _signature(path)
+        file = self._files.get(path)
+        if file is not None and signature is not None and file.read_whole == signature:
+            # Five hundred of these would cost more than all that lives.
+            file.is_new, file.steps, file.events = False, [], []
+            file.correct(self._offset)
+            return self._unless_expired(file, now)
         try:
             with contextlib.closing(rankfile.Reader(path, owners=owners)) as reader:
                 if self._forgotten.get(path) == reader.inode:
                     return None
-                file = self._files.get(path)
                 if file is None or (file.inode, file.header) != (reader.inode, reader.header):
                     file = _open(reader)
                 # One that turns bad stays known: what was read must not be read again when it recovers.
                 self._files[path] = file
+                before = self._progress(file)
                 self._read(file, reader, now)
+                file.read_whole = signature if not file.alive and self._progress(file) == before else None
         except rankfile.RankFileError as error:
             self.rejected[error.reason] += 1
             return None
@@ -201,6 +211,12 @@ class Spool:
                 self._complained.add(path)
                 log.warning("rank file %r cannot be read", path, exc_info=True)
             return None
+        return self._unless_expired(file, now)
+
+    def _progress(self, file: RankFile) -> tuple[int | None, ...]:
+        return (file.sequence, file.events_offset, self.rejected["events"])
+
+    def _unless_expired(self, file: RankFile, now: float) -> RankFile | None:
         if file.ended is not None and now - file.ended > self._keep:
             self._forget(file)
             return None
@@ -306,6 +322,15 @@ def _open(reader: rankfile.Reader) -> RankFile:
 
 def _makes_sense(state: rankfile.State) -> bool:
     return 0.0 <= state.heartbeat < _LONGEST_UPTIME and 0.0 <= state.phase_since < _LONGEST_UPTIME
+
+
+def _signature(path: str) -> tuple[int, ...] | None:
+    """Return what is another when another file, or other contents, came to a path."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _changed(path: str) -> float:
