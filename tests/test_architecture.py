@@ -41,6 +41,9 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
         "trainvitals.probe.spool",
         "trainvitals.probe.tensors",
         "trainvitals.rankfile",
+        "trainvitals.rankfile.layout",
+        "trainvitals.rankfile.reader",
+        "trainvitals.rankfile.writer",
     }
 
 

@@ -1,0 +1,183 @@
+"""What both sides agree on: offsets, formats, flags, and the types that stand for them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where the probe is inert; the import of the package must not fail there.
+    fcntl = None  # type: ignore[assignment]
+
+MAGIC = b"TVITALS\x01"
+VERSION = 1
+
+#: Where time can go.  The index is what the file stores; append only.
+PHASES = (
+    "other",
+    "init",
+    "train",
+    "data",
+    "forward",
+    "backward",
+    "optimizer",
+    "communication",
+    "checkpoint",
+    "evaluation",
+)
+MAX_PHASES = 16
+
+MAX_NAMES = 64
+MAX_NAME_LENGTH = 64
+VALUES_PER_RECORD = 16
+RING_RECORDS = 4096
+
+FLAG_FINISHED = 1
+FLAG_FAILED = 2
+FLAG_DISABLED = 4
+
+HEADER = struct.Struct("<8sIIQIIIIIIII36sdd")
+STATE = struct.Struct(f"<QIIddQqQddQQQQ{MAX_PHASES}d")
+TEXT = struct.Struct("<QII")
+CRC = struct.Struct("<I")
+RECORD = struct.Struct(f"<QQqdQ{VALUES_PER_RECORD}d")
+#: The same bytes by the number of values: what is missing is zero without being passed.
+RECORDS = tuple(
+    struct.Struct(f"<QQqdQ{count}d{8 * (VALUES_PER_RECORD - count)}x") for count in range(VALUES_PER_RECORD + 1)
+)
+#: A packed record and its checksum; the state likewise.
+SEALED = struct.Struct(f"<{RECORD.size}sI")
+SEALED_STATE = struct.Struct(f"<{STATE.size}sI")
+#: A record and its checksum at once.
+WHOLE_RECORD = struct.Struct(RECORD.format + "I")
+
+HEADER_AREA = 128
+STATE_AREA = 384
+TEXT_AREA = 8192
+RECORD_AREA = 176
+STATE_OFFSET = HEADER_AREA
+TEXT_OFFSET = 1024
+RING_OFFSET = TEXT_OFFSET + 2 * TEXT_AREA
+FILE_SIZE = RING_OFFSET + RING_RECORDS * RECORD_AREA
+
+#: What the header says of all this; a reader refuses a file that says otherwise.
+LAYOUT = (
+    HEADER_AREA,
+    FILE_SIZE,
+    STATE_OFFSET,
+    STATE_AREA,
+    TEXT_OFFSET,
+    TEXT_AREA,
+    RING_OFFSET,
+    RING_RECORDS,
+    RECORD_AREA,
+    VALUES_PER_RECORD,
+)
+
+RANK_SUFFIX = ".rank"
+EVENTS_SUFFIX = ".events"
+#: A file that is still being built; never read, never matched by RANK_SUFFIX.
+NEW_SUFFIX = ".new"
+#: The events of one rank may take this many bytes of the spool, and each line this many.
+EVENTS_LIMIT = 1 << 20
+LONGEST_EVENT = 4096
+
+
+class RankFileError(Exception):
+    """A rank file that cannot be used; ``reason`` is a short word that becomes a label value."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+@dataclass
+class State:
+    """The mutable part of a rank file: flags, the current phase and counters since the start of the process."""
+
+    flags: int = 0
+    phase: int = 1
+    phase_since: float = 0.0
+    heartbeat: float = 0.0
+    count: int = 0
+    step: int = -1
+    records: int = 0
+    samples: float = 0.0
+    tokens: float = 0.0
+    skipped: int = 0
+    nonfinite: int = 0
+    errors: int = 0
+    dropped: int = 0
+    phase_seconds: list[float] = field(default_factory=lambda: [0.0] * MAX_PHASES)
+
+    def pack(self, sequence: int) -> bytes:
+        """Return the bytes of one state slot, without the checksum."""
+        return STATE.pack(
+            sequence,
+            self.flags,
+            self.phase,
+            self.phase_since,
+            self.heartbeat,
+            self.count,
+            self.step,
+            self.records,
+            self.samples,
+            self.tokens,
+            self.skipped,
+            self.nonfinite,
+            self.errors,
+            self.dropped,
+            *self.phase_seconds,
+        )
+
+    @classmethod
+    def unpack(cls, fields: tuple[Any, ...]) -> State:
+        """Return the state that :meth:`pack` wrote, without its sequence."""
+        state = cls(*fields[1:14])
+        state.phase_seconds = list(fields[14:])
+        return state
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fixed part of a rank file: when and in which boot it was made."""
+
+    boot_id: str
+    started_monotonic: float
+    started_wall: float
+
+
+@dataclass(slots=True)
+class Record:
+    """Some values of one step: ``values`` maps an index of the name table to a number."""
+
+    sequence: int
+    count: int
+    step: int
+    time: float
+    values: dict[int, float]
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot, or an empty string where there is none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def is_locked(descriptor: int) -> bool:
+    """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
+
+    The question is for a shared lock: only a lock of somebody who may write the file is in its way.
+    """
+    query = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, query)
+    except OSError:
+        return False
+    return bool(struct.unpack("hhqqi", answer)[0] != fcntl.F_UNLCK)
