@@ -63,10 +63,11 @@ def test_cpu_time_counts_nothing_twice():
 
 
 def test_only_real_file_systems_are_shown():
-    """Memory, images, user-space and network file systems are left out; the root is shown whatever it is on."""
+    """Images, user-space and network file systems are left out; root and shared memory are always shown."""
     made = host(
         Part("overlay", "/", "overlay"),
         Part("proc", "/proc", "proc"),
+        Part("tmpfs", "/run", "tmpfs"),
         Part("tmpfs", "/dev/shm", "tmpfs"),
         Part("/dev/nvme0n1p2", "/etc/hosts", "ext4"),
         Part("/dev/nvme1n1", "/data", "xfs"),
@@ -80,7 +81,7 @@ def test_only_real_file_systems_are_shown():
         Part("tank/models", "/models", "zfs"),
     )
 
-    assert [filesystem.mountpoint for filesystem in made.filesystems()] == ["/", "/data", "/models"]
+    assert [filesystem.mountpoint for filesystem in made.filesystems()] == ["/", "/data", "/dev/shm", "/models"]
 
 
 def test_a_file_system_is_shown_once():

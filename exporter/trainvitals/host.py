@@ -34,6 +34,8 @@ _REMOTE = frozenset(
 )
 #: Images that are full by their nature.
 _IMAGES = frozenset({"squashfs", "iso9660", "udf", "erofs", "cramfs"})
+#: Shown whatever they are on: data loaders, collective libraries and rank files fill the shared memory together.
+_ALWAYS = ("/", "/dev/shm")
 #: Interfaces inside this machine, whose bytes pass a physical one or none at all.
 _VIRTUAL = ("veth", "docker", "br-", "virbr", "cni", "cali", "flannel", "cilium", "lxc", "tap", "dummy", "ifb")
 
@@ -96,7 +98,7 @@ class Host:
         return float(self._psutil.boot_time())
 
     def filesystems(self) -> list[Filesystem]:
-        """Return the file systems on block devices of this node, each once, and the root whatever it is on.
+        """Return the file systems on block devices of this node, each once, the root and shared memory.
 
         One that cannot be read, or is no folder (a container's /etc/hosts), costs only itself.
         """
@@ -116,7 +118,7 @@ class Host:
         for part in self._psutil.disk_partitions(all=True):
             if part.fstype in _REMOTE or part.fstype in _IMAGES or part.fstype.startswith("fuse"):
                 continue
-            if part.mountpoint != "/" and not part.device.startswith("/dev/") and part.fstype != "zfs":
+            if part.mountpoint not in _ALWAYS and not part.device.startswith("/dev/") and part.fstype != "zfs":
                 continue
             # Bind mounts and subvolumes show the same space again.
             known = shortest.get(part.device)
