@@ -900,6 +900,53 @@ def test_a_living_run_is_never_removed(spool):
         assert len(os.listdir(spool)) == 2
 
 
+def test_what_no_process_will_end_is_removed(spool):
+    """A file of an earlier boot after ``keep`` seconds, and one that was never finished after an hour."""
+    old, new = spool / "old.rank", spool / "new.rank.new"
+    _old_boot(old)
+    (spool / "old.events").write_text("")
+    new.write_bytes(b"half")
+    for stranger in ("notes.new", "x.rank.new.txt"):
+        (spool / stranger).write_text("precious")
+    (spool / "folder.rank.new").mkdir()
+    node = Node(spool, keep=5000.0)
+    present = lambda: sorted(os.listdir(spool))  # noqa: E731
+    everything = present()
+    assert (node.rejected(), present()) == ({"boot": 1.0}, everything)
+    node.ahead = 3601.0
+    assert (node.rejected(), present()) == ({"boot": 1.0}, [name for name in everything if name != "new.rank.new"])
+    node.ahead = 5001.0
+    node.scrape()
+
+    assert present() == ["folder.rank.new", "notes.new", "x.rank.new.txt"]
+
+
+def test_nothing_is_removed_where_removal_is_off(spool):
+    """Not even that."""
+    _old_boot(spool / "old.rank")
+    (spool / "new.rank.new").write_bytes(b"half")
+    node = Node(spool, keep=1.0, remove=False)
+    node.ahead = 1e6
+    node.scrape()
+
+    assert sorted(os.listdir(spool)) == ["new.rank.new", "old.rank"]
+
+
+@root_only
+def test_an_unfinished_file_of_another_user_is_not_removed(spool):
+    """In a folder of one user only that user's files are touched."""
+    for name, uid in (("own", 1234), ("other", 4321)):
+        path = spool / f"{name}.rank.new"
+        path.write_bytes(b"half")
+        os.chown(path, uid, -1)
+    os.chown(spool, 1234, -1)
+    node = Node(spool)
+    node.ahead = 1e6
+    node.scrape()
+
+    assert os.listdir(spool) == ["other.rank.new"]
+
+
 def test_removal_does_not_follow_a_folder_that_became_a_link(spool):
     """The owner of a spool must not make the exporter remove files elsewhere."""
     folder, elsewhere = spool / "folder", spool / "elsewhere"

@@ -32,6 +32,8 @@ _LONGEST_UPTIME = 1e10
 #: Seconds by which the anchor of a file may differ from the clocks of now.  A clock that is slewed all the time must
 #: not move the start of every run.
 _TOLERANCE = 2.0
+#: A trainer makes its file in much less than so many seconds; one that took longer was killed.
+_LONGEST_START = 3600.0
 
 
 @dataclass
@@ -104,8 +106,9 @@ class RankFile:
 class Spool:
     """The rank files below some folders.  ``patterns`` are folders or globs of folders.
 
-    ``clock`` gives wall time, ``monotonic`` the seconds of CLOCK_MONOTONIC.  Files whose writer ended longer than ``keep`` seconds ago are shown no more, and
-    removed where that is allowed; ``remove`` switches the removal off.
+    ``clock`` gives wall time, ``monotonic`` the seconds of CLOCK_MONOTONIC.  Files whose writer ended longer than
+    ``keep`` seconds ago are shown no more, and removed where that is allowed, as are files of an earlier boot and
+    unfinished ones.  ``remove`` switches that off.
     """
 
     def __init__(
@@ -167,19 +170,18 @@ class Spool:
                     if not stat.S_ISDIR(status.st_mode):
                         self.rejected["not_a_folder"] += 1
                         continue
-                    paths = [
-                        os.path.join(folder, name)
-                        for name in sorted(os.listdir(folder))
-                        if name.endswith(rankfile.RANK_SUFFIX)
-                    ]
+                    names = sorted(os.listdir(folder))
                 except OSError:
                     self.rejected["folder"] += 1
                     continue
+                # In a folder of one user only that user's files count; a sticky one is shared on purpose.
+                owners = None if status.st_mode & stat.S_ISVTX else frozenset({status.st_uid, 0})
+                if self._remove:
+                    self._sweep(folder, names, owners)
+                paths = [os.path.join(folder, name) for name in names if name.endswith(rankfile.RANK_SUFFIX)]
                 if len(paths) > MAX_FILES:
                     self.rejected["too_many"] += len(paths) - MAX_FILES
                     paths = sorted(paths, key=_changed)[-MAX_FILES:]
-                # In a folder of one user only that user's files count; a sticky one is shared on purpose.
-                owners = None if status.st_mode & stat.S_ISVTX else frozenset({status.st_uid, 0})
                 yield paths, owners
 
     def _poll_file(self, path: str, owners: frozenset[int] | None, now: float) -> RankFile | None:
@@ -196,6 +198,7 @@ class Spool:
                 if self._forgotten.get(path) == reader.inode:
                     return None
                 if file is None or (file.inode, file.header) != (reader.inode, reader.header):
+                    self._check_boot(reader, now)
                     file = _open(reader)
                 # One that turns bad stays known: what was read must not be read again when it recovers.
                 self._files[path] = file
@@ -288,17 +291,28 @@ class Spool:
         del self._files[file.path]
         if not self._remove:
             return
-        folder, name = os.path.split(file.path)
-        with contextlib.suppress(OSError):
-            # By descriptor: the folder's owner may put a symbolic link in its place at any time.
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                if (status.st_dev, status.st_ino) == file.inode:
-                    os.unlink(name, dir_fd=descriptor)
-                    os.unlink(events.path_of(name), dir_fd=descriptor)
-            finally:
-                os.close(descriptor)
+        _unlink(file.path, lambda status: (status.st_dev, status.st_ino) == file.inode)
+
+    def _check_boot(self, reader: rankfile.Reader, now: float) -> None:
+        """Refuse a file of an earlier boot, and remove it once it is as old as an ended one may be."""
+        if reader.header.boot_id == rankfile.boot_id():
+            return
+        if self._remove:
+            last = now - self._keep
+            _unlink(reader.path, lambda found: (found.st_dev, found.st_ino) == reader.inode and found.st_mtime < last)
+        raise rankfile.RankFileError("boot", "written before the last boot")
+
+    def _sweep(self, folder: str, names: Sequence[str], owners: frozenset[int] | None) -> None:
+        """Remove what trainers left that were killed while they made their files."""
+        last = self._clock() - _LONGEST_START
+
+        def is_stale(found: os.stat_result) -> bool:
+            owned = owners is None or found.st_uid in owners
+            return owned and stat.S_ISREG(found.st_mode) and found.st_mtime < last
+
+        unfinished = [name for name in names if name.endswith(rankfile.RANK_SUFFIX + rankfile.NEW_SUFFIX)]
+        for name in unfinished[:MAX_FILES]:
+            _unlink(os.path.join(folder, name), is_stale)
 
     def close(self) -> None:
         """Forget every file."""
@@ -309,8 +323,6 @@ class Spool:
 def _open(reader: rankfile.Reader) -> RankFile:
     """Return what is known of a file that was not read before; raises RankFileError."""
     header = reader.header
-    if header.boot_id != rankfile.boot_id():
-        raise rankfile.RankFileError("boot", "written before the last boot")
     if not 0.0 <= header.started_wall < events.LATEST_TIME or not 0.0 <= header.started_monotonic < _LONGEST_UPTIME:
         raise rankfile.RankFileError("header", "times")
     identity, names = reader.read_text()
@@ -322,6 +334,21 @@ def _open(reader: rankfile.Reader) -> RankFile:
 
 def _makes_sense(state: rankfile.State) -> bool:
     return 0.0 <= state.heartbeat < _LONGEST_UPTIME and 0.0 <= state.phase_since < _LONGEST_UPTIME
+
+
+def _unlink(path: str, is_it: Callable[[os.stat_result], bool]) -> None:
+    """Remove a file, and the events of a rank file, if it is still the one that is meant and the folder lets us."""
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError):
+        # By descriptor: the folder's owner may put a symbolic link in its place at any time.
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if is_it(os.stat(name, dir_fd=descriptor, follow_symlinks=False)):
+                os.unlink(name, dir_fd=descriptor)
+                if name.endswith(rankfile.RANK_SUFFIX):
+                    os.unlink(events.path_of(name), dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _signature(path: str) -> tuple[int, ...] | None:
