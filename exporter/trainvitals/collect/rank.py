@@ -123,6 +123,8 @@ class Rank:
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
             is_news = file.is_new and 0.0 <= now - step.time < _NEWS
             self._judge(replace(step, time=now) if is_news else step)
+        # A file may change its names at every poll; its table is bounded, what it had in the past is not.
+        attempt.values = {name: attempt.values[name] for name in file.names if name in attempt.values}
         for event in file.events:
             self._take_event(event)
 
