@@ -242,6 +242,53 @@ def test_a_user_who_fills_the_spool_takes_no_series_from_others(spool):
     assert node.tally.dropped["ranks"] > 100
 
 
+def test_ended_runs_take_no_series_from_a_live_one(spool):
+    """Not even ended ranks of a run of which one rank lives, and which comes first."""
+    for index in range(60):
+        run = "healthy" if index % 2 else f"a-{index}"
+        rankfile.Writer(str(spool / f"{index}.rank"), {"run": run, "rank": 100 + index}).close()
+    node = Node(spool, limit=500)
+    alone = spool / "alone"
+    alone.mkdir()
+    other = "import sys, trainvitals; trainvitals.init(run='z'); print('ready', flush=True); sys.stdin.readline()"
+    with trainer(HEALTHY, spool), trainer(other, spool):
+        scrape = node.scrape()
+    with trainer(HEALTHY, alone):
+        expected = healthy_series(Node(alone).scrape())
+
+    shown = healthy_series(scrape)
+    assert {name for name in expected if 'rank="5"' in name} == {name for name in shown if 'rank="5"' in name}
+    assert scrape['trainvitals_rank_up{rank="0",run="z"}'] == 1.0
+    assert node.tally.dropped["ranks"] > 100
+
+
+def test_a_hostile_rank_has_a_limited_number_of_series(spool):
+    """Other names at every poll, and more splits, results and kinds of events than there is room for."""
+    path = spool / "a.rank"
+    writer = rankfile.Writer(str(path), {"run": "test", "rank": 0, "target_steps": 9})
+    node = Node(spool)
+    sequence = 0
+    for poll in range(10):
+        writer.names = [f"v{poll}-{index}" for index in range(rankfile.MAX_NAMES)]
+        writer.write_text()
+        for first in range(0, rankfile.MAX_NAMES, rankfile.VALUES_PER_RECORD):
+            sequence += 1
+            values = dict.fromkeys(range(first, first + rankfile.VALUES_PER_RECORD), 1.0)
+            writer.write_record(sequence, poll + 1, poll, writer.state.heartbeat, values)
+        writer.state.phase_seconds = [1.0] * len(writer.state.phase_seconds)
+        writer.write_state()
+        with open(spool / "a.events", "a") as events:
+            for index in range(20):
+                event = {"time": 1.0, "kind": f"k{poll}-{index}", "step": 1}
+                evaluation = {"time": 1.0, "kind": "evaluation", "step": 1, "name": f"s{poll}-{index}"}
+                values = {f"{index}": 1.0 for index in range(20)}
+                events.write(json.dumps(event) + "\n" + json.dumps({**evaluation, "values": values}) + "\n")
+        scrape = node.scrape()
+    writer.close()
+
+    assert 250 < sum('rank="0"' in name for name in scrape) <= 400
+
+
 def test_the_same_run_in_two_folders_is_shown_once(spool):
     """Two live processes under one name: one speaks, the other is counted."""
     first, second = spool / "a", spool / "b"

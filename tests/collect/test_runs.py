@@ -519,6 +519,15 @@ def test_users_with_few_ranks_come_first(runs):
     assert [rank.identity.rank for rank in runs.by_run()["z"]] == [0, 1]
 
 
+def test_what_lives_comes_before_what_ended(runs):
+    """Hundreds of ended runs of the same user leave a live one its series; the newest of them come first."""
+    ended = [make_file(run=f"a-{index}", steps=index + 2, alive=False) for index in range(3)]
+    live = [make_file(run="z", started=NOW - 100), make_file(run="y")]
+    runs.update([*ended, *live], NOW + 10)
+
+    assert list(runs.by_run()) == ["y", "z", "a-2", "a-1", "a-0"]
+
+
 # Steps and events ---------------------------------------------------------------------------------------------------
 
 
@@ -555,6 +564,7 @@ def test_a_clock_that_was_set_is_no_duration_and_no_stall(runs):
 def test_late_values_do_not_turn_back_the_step(runs):
     """They are the last values all the same."""
     file = make_file()
+    file.names = ["loss", "lr"]
     file.steps = [Step(7, 1, NOW, {}), Step(8, 2, NOW + 1, {"lr": 0.1}), Step(7, 1, NOW + 1, {"loss": 0.5})]
     file.count = 2
     runs.update([file], NOW + 2)
@@ -612,6 +622,17 @@ def test_a_save_that_somebody_interrupted_is_no_failed_checkpoint(runs):
     assert rank.kinds == {"checkpoint": 2}
 
 
+def test_names_that_left_the_table_are_not_shown(runs):
+    """A file may change its table at every poll: what is remembered is what is in it."""
+    file = make_file()
+    for poll in range(100):
+        file.names = [f"v{poll}-{index}" for index in range(rankfile.MAX_NAMES)]
+        file.steps = [Step(poll, poll + 1, NOW + poll, dict.fromkeys(file.names, 1.0))]
+        runs.update([file], NOW + poll)
+
+    assert list(runs.ranks()[0].values) == file.names
+
+
 def test_what_one_rank_can_report_is_bounded(runs):
     """Kinds, splits, and results in all of them."""
     file = make_file()
@@ -628,7 +649,7 @@ def test_what_one_rank_can_report_is_bounded(runs):
 
 
 def test_the_last_hour_of_a_file_is_judged_as_if_it_were_now(runs):
-    """An exporter that comes late must not swallow a finding; older steps, and those of later polls, keep their time."""
+    """A late exporter must not swallow a finding; older steps, and those of later polls, keep their time."""
     file = make_file(steps=2)
     file.is_new = True
     file.steps = [Step(count, count, NOW + moment, {}) for count, moment in ((1, 0.0), (2, 5000.0), (3, 8000.0))]

@@ -45,8 +45,13 @@ class RanksCollector:
             sink.add("trainvitals_run_info", 1.0, run, newest.attempt, newest.framework, newest.world_size)
             sink.add("trainvitals_world_size", newest.world_size, run)
             for rank in ranks:
-                _add_rank(sink, rank)
+                if rank.up:
+                    _add_rank(sink, rank)
             self._add_findings(sink, run, ranks)
+        # A run may have lost more ranks than there is room for: those that live come first, of all runs.
+        for rank in self._runs.ranks():
+            if not rank.up:
+                _add_rank(sink, rank)
         sink.add("trainvitals_rank_files", len(files))
         for reason, count in sorted({**self._spool.rejected, "duplicate": self._runs.duplicates}.items()):
             sink.add("trainvitals_rank_files_rejected", count or None, reason)

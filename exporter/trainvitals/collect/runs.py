@@ -97,14 +97,23 @@ class Runs:
     def _choose(
         self, shown: Mapping[tuple[str, int], RankFile], groups: Mapping[tuple[str, int], Sequence[RankFile]]
     ) -> None:
-        """Choose the ranks to show: users with few ranks first, so that nobody can use up the series of others."""
+        """Choose the ranks to show, the most important first: where the room ends, the rest has no series.
+
+        What lives comes first, then users with few ranks, so that nobody can use up the series of others.
+        """
         restarts = _Restarts(shown.values(), groups)
         load = Counter(file.owner for file in shown.values())
+
+        def place(key: tuple[str, int]) -> tuple[object, ...]:
+            rank = self._ranks[key]
+            # All that lives is active; in the order of names, the same ones are shown at each poll.
+            return (not rank.up, load[rank.owner], 0.0 if rank.up else -rank.heartbeat, key)
+
         keys = [key for key, file in shown.items() if not restarts.supersede(file)]
-        self._to_show = [self._ranks[key] for key in sorted(keys, key=lambda key: (load[shown[key].owner], key))]
+        self._to_show = [self._ranks[key] for key in sorted(keys, key=place)]
 
     def ranks(self) -> list[Rank]:
-        """Return the ranks to show, by run and number."""
+        """Return the ranks to show, the most important first."""
         return list(self._to_show)
 
     def by_run(self) -> dict[str, list[Rank]]:
