@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -50,12 +51,34 @@ class Exporter:
         command = [sys.executable, "-m", "trainvitals", "exporter", "--web.listen-address=127.0.0.1:0"]
         command += [f"--spool.folders={spool}", "--collect.interval=0.2s", *flags]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for line in self.process.stderr:
-            found = re.search(r"listening on (\S+)", line)
+        self.log = []
+        self._reader = threading.Thread(target=lambda: self.log.extend(iter(self._line, None)))
+        self._reader.start()
+        self.url = self._wait(lambda: re.search(r"listening on (\S+)", "\n".join(self.log)))[1]
+
+    def _line(self):
+        return self.process.stderr.readline() or None
+
+    def _wait(self, condition, seconds=20.0):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = condition()
             if found:
-                self.url = found[1]
-                return
-        raise AssertionError("the exporter ended at once")
+                return found
+            time.sleep(0.02)
+        raise AssertionError("\n".join(self.log))
+
+    def wait_for_devices(self):
+        """Wait until the process that reads NVIDIA devices has read some or found that there are none."""
+        self._wait(
+            lambda: (
+                "devices of nvidia" in "\n".join(self.log)
+                or 'trainvitals_device_source_up{vendor="nvidia"} 1.0' in self.scrape()
+            )
+        )
+        children = psutil.Process(self.process.pid).children()
+        if "devices of nvidia" in "\n".join(self.log):
+            psutil.wait_procs(children, timeout=20)
 
     def scrape(self):
         """Return the text of one scrape."""
@@ -79,8 +102,8 @@ class Exporter:
     def stop(self):
         """Stop it as a service manager does."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.stderr.read()
         code = self.process.wait(timeout=20)
+        self._reader.join()
         self.process.stderr.close()
         return code
 
@@ -171,6 +194,7 @@ def test_host_and_exporter_show_themselves(exporter):
 def test_fifty_scrapes_leave_nothing_behind(exporter):
     """Descriptors and threads are the same before and after."""
     exporter.until(lambda text: "trainvitals_step{" in text)
+    exporter.wait_for_devices()
     process = psutil.Process(exporter.process.pid)
     for _ in range(5):
         exporter.scrape()
