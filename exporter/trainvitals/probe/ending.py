@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 
@@ -79,7 +79,7 @@ class Ending:
         error = sys.exc_info()[1] or (None if _is_interactive() else getattr(sys, "last_value", None))
         # Somebody may have caught the exit and gone on training.
         left = self._left_at is not None and self._left_at == self._progress()
-        self._on_exit(self._failed or left or is_failure(error))
+        self._on_exit(self._failed or left or is_failure(error) or _code_of_child() != 0)
 
 
 def is_failure(error: BaseException | None) -> bool:
@@ -92,6 +92,21 @@ def is_failure(error: BaseException | None) -> bool:
 def _is_interactive() -> bool:
     """Whether somebody types here: then an exception is a line that went wrong and no end."""
     return hasattr(sys, "ps1")
+
+
+def _code_of_child() -> int:
+    """Return the exit code with which multiprocessing is about to leave a forked child, else 0.
+
+    From Python 3.13 on, the exception is over by then, and only the frame that calls us knows the code; before, it
+    does not know the code yet.
+    """
+    frame: FrameType | None = sys._getframe() if sys.version_info >= (3, 13) else None  # noqa: SLF001  no other way
+    while frame is not None:
+        if frame.f_globals.get("__name__") in ("multiprocessing.popen_fork", "multiprocessing.forkserver"):
+            code = frame.f_locals.get("code")
+            return code if isinstance(code, int) else 0
+        frame = frame.f_back
+    return 0
 
 
 def _is_main_thread() -> bool:
