@@ -16,10 +16,10 @@ MISTAKES = {
     "interval_without_unit_word": (
         """collect.interval: expected a duration such as "5s", "1m" or "0.5s", found 'five'"""
     ),
-    "interval_too_long": "collect.interval: expected less than or equal to 60, found '10m'",
+    "interval_too_long": "collect.interval: expected at most 60, found '10m'",
     "not_yaml": "not valid YAML: while parsing a flow sequence",
     "a_list": "expected sections such as web: and collect:, found a list",
-    "section_is_a_number": "web: expected a valid dictionary or instance of WebSettings, found 5",
+    "section_is_a_number": "web: expected a section with keys, found 5",
     "folders_is_a_number": "spool.folders: expected a list, found 7",
 }
 
@@ -80,7 +80,7 @@ def test_a_bad_flag_is_named():
 
 def test_a_flag_with_a_name_of_its_own_is_named_by_it():
     """`--simulate-devices` sets devices.simulate."""
-    with pytest.raises(ConfigError, match=r"^flag --simulate-devices: devices\.simulate: expected less than or equal"):
+    with pytest.raises(ConfigError, match=r"^flag --simulate-devices: devices\.simulate: expected at most 64"):
         load(None, {}, {"devices.simulate": 100})
 
 

@@ -157,8 +157,13 @@ def _expectation(error: Any) -> str:
     message = (
         error["msg"]
         .removeprefix("Value error, ")
+        .replace("Input should be greater than or equal to ", "expected at least ")
+        .replace("Input should be less than or equal to ", "expected at most ")
+        .replace("Input should be greater than ", "expected more than ")
         .replace("Input should be ", "expected ")
         .replace("a valid tuple", "a list")
     )
+    if error["type"] == "model_type":
+        message = "expected a section with keys"
     shown = repr(error["input"])
     return f"{message if message.startswith('expected') else 'expected ' + message}, found {shown[:80]}"
