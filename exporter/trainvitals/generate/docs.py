@@ -16,7 +16,10 @@ _SOURCES = {
     "ranks": ("Runs and ranks", "From the rank files that training processes write."),
     "devices": ("Devices", "From the vendors' libraries; a field that a device does not tell has no series."),
     "host": ("Host", "From the operating system."),
-    "exporter": ("Exporter", "The exporter about itself."),
+    "exporter": (
+        "Exporter",
+        "The exporter about itself; its `process_*` metrics are those of every Prometheus client: CPU, memory, files.",
+    ),
 }
 
 
