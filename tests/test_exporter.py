@@ -68,6 +68,10 @@ class Exporter:
             time.sleep(0.02)
         raise AssertionError("\n".join(self.log))
 
+    def wait_for_log(self, pattern):
+        """Wait for a line on standard error."""
+        self._wait(lambda: re.search(pattern, "\n".join(self.log)))
+
     def wait_for_devices(self):
         """Wait until the process that reads NVIDIA devices has read some or found that there are none."""
         self._wait(
@@ -240,6 +244,14 @@ def test_a_wrong_setting_ends_the_start_with_one_line(flags, message):
     assert done.returncode == 1
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_spool_that_is_not_there_is_said_once(tmp_path):
+    """A folder with a typo would stay empty for ever; one that comes later is read."""
+    running = Exporter(tmp_path / "later")
+
+    running.wait_for_log("no spool at .*/later yet")
+    assert running.stop() == 0
 
 
 def test_a_port_that_is_taken_is_one_line(exporter):

@@ -70,6 +70,8 @@ class Exporter:
         if self._read_devices:
             self._devices.start()
         log.info("listening on %s", url)
+        for folder in self._spool.missing():
+            log.info("no spool at %s yet; it is read as soon as it is there", folder)
         return url
 
     def run(self) -> None:

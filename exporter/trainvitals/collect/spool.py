@@ -159,6 +159,10 @@ class Spool:
         self._complained &= seen
         return sorted(good, key=lambda file: file.started)
 
+    def missing(self) -> list[str]:
+        """Return the folders that are named without a pattern and are not there."""
+        return [path for path in self._patterns if not glob.has_magic(path) and not os.path.lexists(path)]
+
     def _find(self) -> Iterator[tuple[list[str], frozenset[int] | None]]:
         """Yield the paths of the rank files of each folder, with the users who may own them."""
         for pattern in self._patterns:
