@@ -100,7 +100,7 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
 
     Raises ConfigError with one line.
     """
-    document = _read(path) if path else {}
+    document = read_sections(path, "web: and collect:") if path else {}
     origin: dict[str, str] = {}
     if environ.get("TRAINVITALS_DIR"):
         _set(document, "spool.folders", [environ["TRAINVITALS_DIR"]], origin, "environment variable TRAINVITALS_DIR")
@@ -121,7 +121,11 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
         raise ConfigError(f"{source}: {place}: {_expectation(first)}") from None
 
 
-def _read(path: str) -> dict[str, Any]:
+def read_sections(path: str, example: str) -> dict[str, Any]:
+    """Return what a YAML file holds at its top, empty for an empty file; ``example`` names sections for the error.
+
+    Raises ConfigError with one line.
+    """
     try:
         with open(path, encoding="utf-8") as file:
             document = yaml.safe_load(file)
@@ -132,7 +136,7 @@ def _read(path: str) -> dict[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected sections such as web: and collect:, found a {type(document).__name__}")
+        raise ConfigError(f"{path}: expected sections such as {example}, found a {type(document).__name__}")
     return document
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from trainvitals.generate import dashboard_run
@@ -298,8 +298,3 @@ _VARIABLES = [
     _variable("run", "Run", "label_values(trainvitals_run_info, run)"),
     _variable("rank", "Rank", 'label_values(trainvitals_rank_info{run=~"$run"}, rank)', everything=".*"),
 ]
-
-
-def panels_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield every panel of a dashboard's JSON, rows left out."""
-    return (panel for panel in document["panels"] if panel["type"] != "row")

@@ -170,6 +170,11 @@ def boot_id() -> str:
         return ""
 
 
+def lock(descriptor: int) -> None:
+    """Take the writer's lock; raises OSError when somebody else holds it."""
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def is_locked(descriptor: int) -> bool:
     """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
 

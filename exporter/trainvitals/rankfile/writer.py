@@ -10,11 +10,6 @@ import time
 import zlib
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows, where the probe is inert; the import of the package must not fail there.
-    fcntl = None  # type: ignore[assignment]
-
 from trainvitals.rankfile.layout import (
     CRC,
     FILE_SIZE,
@@ -36,6 +31,7 @@ from trainvitals.rankfile.layout import (
     VERSION,
     State,
     boot_id,
+    lock,
 )
 
 #: What is kept of an identity that does not fit; the rest of the text area is for names.
@@ -62,7 +58,7 @@ class Writer:
         try:
             # ftruncate would leave a sparse file, and a later write to a full tmpfs is a SIGBUS.
             os.posix_fallocate(self._descriptor, 0, FILE_SIZE)
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._descriptor)
             self.map = mmap.mmap(self._descriptor, FILE_SIZE)
             self._write_header()
             self.write_text()

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from trainvitals.config import ConfigError, Section
+from trainvitals.config import ConfigError, Section, read_sections
 
 #: Names of Go's crypto/tls, as the format has them, to those of OpenSSL.
 TLS12_SUITES = {
@@ -169,17 +168,9 @@ def load(path: str) -> WebConfig:
 
     Raises ConfigError with one line: the file, the key and what was expected.
     """
+    document = read_sections(path, "tls_server_config:")
     try:
-        with open(path, encoding="utf-8") as file:
-            document = yaml.safe_load(file)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    if document is not None and not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected sections such as tls_server_config:, found a {type(document).__name__}")
-    try:
-        return WebConfig.model_validate(_without_empty(document or {}))
+        return WebConfig.model_validate(_without_empty(document))
     except ValidationError as error:
         # A key that is refused may be the reason why another is missing.
         errors = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
