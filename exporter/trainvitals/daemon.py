@@ -45,10 +45,12 @@ class Exporter:
         self._clock = clock
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
         self._runs = Runs(detect.build)
-        self._devices = DevicesCollector.from_settings(settings.devices)
-        self._read_devices = self._devices.name not in settings.collect.disable
         ranks = RanksCollector(self._spool, self._runs, clock)
-        collectors: list[Collector] = [ranks, self._devices, HostCollector()]
+        collectors: list[Collector] = [
+            ranks,
+            DevicesCollector.from_settings(settings.devices),
+            HostCollector(),
+        ]
         known = {collector.name for collector in collectors}
         for name in settings.collect.disable:
             if name not in known:
@@ -67,8 +69,7 @@ class Exporter:
         """Start the server and the devices' children; return the URL."""
         sys.setswitchinterval(_SWITCH_INTERVAL)
         url = self._server.start()
-        if self._read_devices:
-            self._devices.start()
+        self._runner.start()
         log.info("listening on %s", url)
         for folder in self._spool.missing():
             log.info("no spool at %s yet; it is read as soon as it is there", folder)
@@ -97,6 +98,4 @@ class Exporter:
     def _close(self) -> None:
         self._server.stop()
         self._runner.stop()
-        if self._read_devices:
-            self._devices.stop()
         self._spool.close()

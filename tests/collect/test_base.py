@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.helpers import Scrape, wait_until
 
-from trainvitals.collect.base import NoData, Runner, Sink, Tally
+from trainvitals.collect.base import Collector, NoData, Runner, Sink, Tally
 from trainvitals.metrics import FAMILIES, STEP_BUCKETS
 
 
@@ -221,7 +221,7 @@ def test_an_impossible_histogram_is_rejected(sink, tally, first, total):
 # The runner ---------------------------------------------------------------------------------------------------------
 
 
-class Source:
+class Source(Collector):
     """A collector that does what the test says: add a series, raise, hang."""
 
     def __init__(self, name, action="add"):

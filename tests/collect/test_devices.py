@@ -8,7 +8,7 @@ import pytest
 from tests.devices.helpers import children, descriptors, wait_until
 from tests.fixtures.nvml.driver import driver, stub, uuid  # noqa: F401  # Two of them are fixtures.
 
-from trainvitals.collect.base import NoData, Runner, Sink, Tally
+from trainvitals.collect.base import Collector, NoData, Runner, Sink, Tally
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.config import DeviceSettings
 from trainvitals.devices.base import Reading
@@ -209,7 +209,7 @@ def test_absurd_values_are_rejected_and_counted(collector, driver):  # noqa: F81
     assert found[f'trainvitals_device_utilization_ratio{{device="1",uuid="{uuid(1)}"}}'] == 0.91
 
 
-class Other:
+class Other(Collector):
     """Another collector, which must not notice."""
 
     name = "other"

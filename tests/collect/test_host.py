@@ -9,7 +9,7 @@ from tests.devices.helpers import descriptors
 
 from trainvitals.collect.base import Sink, Tally
 from trainvitals.collect.host import HostCollector
-from trainvitals.host import Filesystem, Host
+from trainvitals.host.system import Filesystem, Host
 
 
 class FakeHost:

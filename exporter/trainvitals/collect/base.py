@@ -11,8 +11,8 @@ import math
 import re
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -50,13 +50,25 @@ class NoData(Exception):  # noqa: N818  It is no error.
     """There is nothing of this kind on this machine."""
 
 
-class Collector(Protocol):
-    """A source of families.  ``name`` is the value of the label ``collector``."""
+class Collector(ABC):
+    """A source of families.  ``name`` is the value of the label ``collector``.
+
+    ``start`` and ``stop`` are for those that own a thread, a process or a descriptor; the others inherit them.
+    """
 
     name: str
 
+    def start(self) -> None:
+        """Begin to read; called once, before the first round."""
+        return
+
+    @abstractmethod
     def collect(self, sink: Sink) -> None:
         """Add what there is to ``sink``."""
+
+    def stop(self) -> None:
+        """End, and leave no thread, process or descriptor behind; called once, after the last round."""
+        return
 
 
 class Tally:
@@ -182,6 +194,9 @@ class _Worker:
         self._thread = threading.Thread(target=self._loop, name=f"collect-{self.name}", daemon=True)
         self._thread.start()
 
+    def begin(self) -> None:
+        self._collector.start()
+
     def start(self) -> bool:
         """Begin a round; False when the one before is still going on."""
         if not self._done.is_set():
@@ -197,6 +212,7 @@ class _Worker:
         self._stopped = True
         self._go.set()
         self._thread.join(timeout=1.0)
+        self._collector.stop()
 
     def _loop(self) -> None:
         while True:
@@ -239,6 +255,11 @@ class Runner:
         self.tally = Tally()
         self._workers = [_Worker(collector, self._sink) for collector in collectors]
 
+    def start(self) -> None:
+        """Start what the collectors own."""
+        for worker in self._workers:
+            worker.begin()
+
     def _sink(self, collector: str) -> Sink:
         return Sink(self.tally, limit=self._limit, collector=collector)
 
@@ -270,6 +291,6 @@ class Runner:
         return families + sink.families()
 
     def stop(self) -> None:
-        """Stop the threads; one that hangs is a daemon and dies with the process."""
+        """Stop the threads and the collectors; a thread that hangs is a daemon and dies with the process."""
         for worker in self._workers:
             worker.stop()

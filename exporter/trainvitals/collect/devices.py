@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from trainvitals.collect.base import NoData, Sink
+from trainvitals.collect.base import Collector, NoData, Sink
 from trainvitals.config import DeviceSettings
 from trainvitals.devices.base import Reading, Source
 from trainvitals.devices.simulated import SimulatedDevices
@@ -15,7 +15,7 @@ from trainvitals.devices.vendors import VENDORS
 from trainvitals.telemetry import DeviceSample
 
 
-class DevicesCollector:
+class DevicesCollector(Collector):
     """Shows the devices of all ``sources``; between start() and stop().  Never waits for a device.
 
     ``clock`` gives wall time.

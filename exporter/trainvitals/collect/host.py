@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainvitals.collect.base import Sink
-from trainvitals.host import Host
+from trainvitals.collect.base import Collector, Sink
+from trainvitals.host.system import Host
 
 
-class HostCollector:
+class HostCollector(Collector):
     """Shows CPU, memory, disks, file systems and network of this node."""
 
     name = "host"

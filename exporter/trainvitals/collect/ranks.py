@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from trainvitals.collect.base import Sink
+from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
@@ -22,7 +22,7 @@ _COUNTERS = {
 }
 
 
-class RanksCollector:
+class RanksCollector(Collector):
     """Shows the runs of this node.  ``clock`` gives wall time."""
 
     name = "ranks"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from trainvitals.host import Filesystem, Host
+from trainvitals.host.system import Filesystem, Host
 
 
 class Part(NamedTuple):
