@@ -46,11 +46,36 @@ class Event:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault that a device's driver reported: an XID of NVIDIA.
+
+    ``source`` says who told it (``driver`` or ``kernel``), ``pci_bus_id`` where; ``time`` is wall-clock seconds.
+    """
+
+    source: str
+    pci_bus_id: str
+    code: int
+    time: float
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProcess:
+    """A process of the node (``pid`` as the node counts) with memory on a device; ``mig`` is its instance, if any."""
+
+    pid: int
+    memory_bytes: float | None = None
+    mig: tuple[str, str] | None = None
+
+
 @dataclass(kw_only=True)
 class DeviceSample:
-    """One reading of one accelerator.  A field that could not be read is None, and then has no series.
+    """One reading of one accelerator.
 
-    Units: ratios 0 to 1, bytes, degrees Celsius, watts, hertz.
+    ``values`` maps a family of :mod:`trainvitals.metrics.devices`, without its prefix ``trainvitals_device_``, and the
+    labels after ``device`` and ``uuid`` to a number in the unit of the family.  What could not be read is not in it.
+    ``reason`` says why a device is not ``up``; see ``device_down_info`` there.
     """
 
     index: int
@@ -60,20 +85,18 @@ class DeviceSample:
     pci_bus_id: str = ""
     driver_version: str = ""
     up: bool = True
-    utilization_ratio: float | None = None
-    memory_activity_ratio: float | None = None
-    memory_used_bytes: float | None = None
-    memory_total_bytes: float | None = None
-    temperatures_celsius: dict[str, float] = field(default_factory=dict)
-    power_watts: float | None = None
-    #: What ``power_watts`` is: "instant", or "default" where the driver chooses how to average.
-    power_kind: str = ""
-    power_limit_watts: float | None = None
-    clocks_hertz: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    values: dict[tuple[str, ...], float] = field(default_factory=dict)
+    processes: tuple[DeviceProcess, ...] = ()
     #: Fields that failed, by reason, in this reading.
     failed: dict[str, int] = field(default_factory=dict)
 
-    def without_values(self) -> DeviceSample:
+    def set(self, family: str, value: float, *labels: str) -> None:
+        """Set a value; see the class."""
+        key = (family, *labels)
+        self.values[key] = value
+
+    def down(self, reason: str) -> DeviceSample:
         """Return the same device as one that does not answer."""
         return DeviceSample(
             index=self.index,
@@ -83,4 +106,5 @@ class DeviceSample:
             pci_bus_id=self.pci_bus_id,
             driver_version=self.driver_version,
             up=False,
+            reason=reason,
         )

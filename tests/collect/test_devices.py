@@ -64,15 +64,14 @@ def test_every_field_has_its_family():
         name="NVIDIA H200",
         pci_bus_id="0000:1a:00.0",
         driver_version="570.1",
-        utilization_ratio=0.5,
-        memory_activity_ratio=0.25,
-        memory_used_bytes=1e9,
-        memory_total_bytes=1.5e11,
-        temperatures_celsius={"gpu": 40.0, "memory": 55.0},
-        power_watts=0.0,
-        power_kind="instant",
-        power_limit_watts=700.0,
-        clocks_hertz={"sm": 1.98e9, "memory": 2.6e9},
+        values={
+            ("utilization_ratio",): 0.5,
+            ("memory_used_bytes",): 1e9,
+            ("temperature_celsius", "gpu"): 40.0,
+            ("temperature_celsius", "memory"): 55.0,
+            ("power_watts", "instant"): 0.0,
+            ("link_errors_total", "3", "replay"): 2.0,
+        },
     )
     reading = Reading(vendor="nvidia", up=True, devices=[sample], age=2.0, restarts=3, failed={"unknown": 4})
 
@@ -81,15 +80,11 @@ def test_every_field_has_its_family():
         'uuid="GPU-1",vendor="nvidia"}': 1.0,
         f"trainvitals_device_up{{{KEY}}}": 1.0,
         f"trainvitals_device_utilization_ratio{{{KEY}}}": 0.5,
-        f"trainvitals_device_memory_activity_ratio{{{KEY}}}": 0.25,
         f"trainvitals_device_memory_used_bytes{{{KEY}}}": 1e9,
-        f"trainvitals_device_memory_total_bytes{{{KEY}}}": 1.5e11,
         'trainvitals_device_temperature_celsius{device="0",sensor="gpu",uuid="GPU-1"}': 40.0,
         'trainvitals_device_temperature_celsius{device="0",sensor="memory",uuid="GPU-1"}': 55.0,
         'trainvitals_device_power_watts{device="0",kind="instant",uuid="GPU-1"}': 0.0,
-        f"trainvitals_device_power_limit_watts{{{KEY}}}": 700.0,
-        'trainvitals_device_clock_hertz{clock="sm",device="0",uuid="GPU-1"}': 1.98e9,
-        'trainvitals_device_clock_hertz{clock="memory",device="0",uuid="GPU-1"}': 2.6e9,
+        'trainvitals_device_link_errors_total{device="0",kind="replay",link="3",uuid="GPU-1"}': 2.0,
         'trainvitals_device_source_up{vendor="nvidia"}': 1.0,
         'trainvitals_device_source_restarts_total{vendor="nvidia"}': 3.0,
         'trainvitals_device_source_read_timestamp_seconds{vendor="nvidia"}': 998.0,
@@ -98,14 +93,16 @@ def test_every_field_has_its_family():
 
 
 def test_a_device_that_is_down_has_no_values():
-    """Identity and up 0 is all there is, even if a sample still carries numbers."""
-    sample = DeviceSample(index=0, uuid="GPU-1", vendor="nvidia", up=False, utilization_ratio=0.5)
+    """Identity, up 0 and the reason is all there is."""
+    values = {("utilization_ratio",): 0.5}
+    sample = DeviceSample(index=0, uuid="GPU-1", vendor="nvidia", values=values).down("lost")
 
     found = collect(FakeSource(Reading(vendor="nvidia", up=False, devices=[sample])))
 
     assert found == {
         'trainvitals_device_info{device="0",driver_version="",name="",pci_bus_id="",uuid="GPU-1",vendor="nvidia"}': 1.0,
         f"trainvitals_device_up{{{KEY}}}": 0.0,
+        'trainvitals_device_down_info{device="0",reason="lost",uuid="GPU-1"}': 1.0,
         'trainvitals_device_source_up{vendor="nvidia"}': 0.0,
         'trainvitals_device_source_restarts_total{vendor="nvidia"}': 0.0,
     }
@@ -122,7 +119,7 @@ def test_sources_stand_side_by_side():
     real = Reading(
         vendor="nvidia",
         up=True,
-        devices=[DeviceSample(index=0, uuid="GPU-1", vendor="nvidia", utilization_ratio=0.5)],
+        devices=[DeviceSample(index=0, uuid="GPU-1", vendor="nvidia", values={("utilization_ratio",): 0.5})],
         failed={"unknown": 1, "timeout": 1},
     )
     other = Reading(vendor="other", up=False, failed={"unknown": 2})

@@ -10,11 +10,16 @@ from tests.fixtures.nvml.driver import Driver, compile_stub, uuid
 
 from trainvitals.devices.base import NoLibraryError
 from trainvitals.devices.nvidia import create
-from trainvitals.devices.nvidia_errors import ERRORS
+from trainvitals.devices.nvidia.errors import ERRORS
 from trainvitals.devices.wire import STALE, Message
 from trainvitals.telemetry import DeviceSample
 
 GIB = 2**30
+
+
+def of(device, family):
+    """Return the values of a family by their one label."""
+    return {key[1]: value for key, value in device.values.items() if key[0] == family}
 
 
 def test_a_healthy_device_has_every_value(driver):
@@ -30,15 +35,18 @@ def test_a_healthy_device_has_every_value(driver):
         pci_bus_id="0000:1d:00.0",
         driver_version="999.12.34",
         up=True,
-        utilization_ratio=0.93,
-        memory_activity_ratio=0.43,
-        memory_used_bytes=60.0 * GIB,
-        memory_total_bytes=100.0 * GIB,
-        temperatures_celsius={"gpu": 53.0, "memory": 73.0},
-        power_watts=503.5,
-        power_kind="instant",
-        power_limit_watts=700.0,
-        clocks_hertz={"sm": 1755e6, "memory": 2619e6},
+        values={
+            ("utilization_ratio",): 0.93,
+            ("memory_activity_ratio",): 0.43,
+            ("memory_used_bytes",): 60.0 * GIB,
+            ("memory_total_bytes",): 100.0 * GIB,
+            ("temperature_celsius", "gpu"): 53.0,
+            ("temperature_celsius", "memory"): 73.0,
+            ("power_watts", "instant"): 503.5,
+            ("power_limit_watts",): 700.0,
+            ("clock_hertz", "sm"): 1755e6,
+            ("clock_hertz", "memory"): 2619e6,
+        },
     )
 
 
@@ -61,17 +69,23 @@ def test_a_lost_device_is_down_and_the_others_are_not(driver):
         pci_bus_id="0000:1f:00.0",
         driver_version="999.12.34",
         up=False,
+        reason="lost",
         failed={"gpu_is_lost": 1},
     )
-    assert devices[6].utilization_ratio == 0.96
-    assert after[5].utilization_ratio == 0.95
+    assert devices[6].values["utilization_ratio",] == 0.96
+    assert after[5].values["utilization_ratio",] == 0.95
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"),
-    [(15, "gpu_is_lost"), (16, "reset_required"), (17, "blocked_by_operating_system"), (999, "unknown")],
+    ("code", "counted", "reason"),
+    [
+        (15, "gpu_is_lost", "lost"),
+        (16, "reset_required", "reset_required"),
+        (17, "blocked_by_operating_system", "blocked"),
+        (999, "unknown", "unknown"),
+    ],
 )
-def test_a_device_without_a_handle_is_down(driver, code, reason):
+def test_a_device_without_a_handle_is_down(driver, code, counted, reason):
     """A device that cannot even be opened is counted and shown; the other seven are read."""
     driver.behave(f"return 2 handle {code}")
 
@@ -79,7 +93,7 @@ def test_a_device_without_a_handle_is_down(driver, code, reason):
 
     assert [device.up for device in devices] == [True, True, False, True, True, True, True, True]
     assert devices[2] == DeviceSample(
-        index=2, uuid="", vendor="nvidia", driver_version="999.12.34", up=False, failed={reason: 1}
+        index=2, uuid="", vendor="nvidia", driver_version="999.12.34", up=False, reason=reason, failed={counted: 1}
     )
 
 
@@ -91,12 +105,12 @@ def test_what_a_device_does_not_have_is_absent(driver):
 
     assert device.up
     assert device.failed == {}
-    assert device.utilization_ratio is None
-    assert device.memory_activity_ratio is None
-    assert device.temperatures_celsius == {"gpu": 50.0}
-    assert device.power_limit_watts is None
-    assert device.clocks_hertz == {"memory": 2619e6}
-    assert device.power_watts == 500.5
+    assert ("utilization_ratio",) not in device.values
+    assert ("memory_activity_ratio",) not in device.values
+    assert of(device, "temperature_celsius") == {"gpu": 50.0}
+    assert ("power_limit_watts",) not in device.values
+    assert of(device, "clock_hertz") == {"memory": 2619e6}
+    assert of(device, "power_watts") == {"instant": 500.5}
 
 
 def test_a_failing_field_costs_itself_and_is_counted_by_reason(driver):
@@ -107,8 +121,8 @@ def test_a_failing_field_costs_itself_and_is_counted_by_reason(driver):
 
     assert device.up
     assert device.failed == {"no_permission": 2, "unknown": 1, "code_77": 1}
-    assert device.utilization_ratio is None
-    assert device.memory_used_bytes == 60.0 * GIB
+    assert ("utilization_ratio",) not in device.values
+    assert device.values["memory_used_bytes",] == 60.0 * GIB
 
 
 def test_a_value_of_an_unknown_type_costs_itself(driver):
@@ -119,7 +133,7 @@ def test_a_value_of_an_unknown_type_costs_itself(driver):
 
     assert device.up
     assert device.failed == {"not_understood": 1}
-    assert device.temperatures_celsius == {"gpu": 51.0}
+    assert of(device, "temperature_celsius") == {"gpu": 51.0}
 
 
 def test_a_device_that_answers_nothing_is_down(driver):
@@ -141,9 +155,9 @@ def test_an_older_driver_is_read_through_the_older_calls(tmp_path):
     device = old.message().devices[0]
 
     assert device.failed == {}
-    assert device.memory_used_bytes == 61.0 * GIB
-    assert device.temperatures_celsius == {"gpu": 49.0, "memory": 70.0}
-    assert (device.power_watts, device.power_kind) == (480.25, "default")
+    assert device.values["memory_used_bytes",] == 61.0 * GIB
+    assert of(device, "temperature_celsius") == {"gpu": 49.0, "memory": 70.0}
+    assert of(device, "power_watts") == {"default": 480.25}
 
 
 def test_a_transient_failure_does_not_switch_to_an_older_call(driver):
@@ -152,7 +166,7 @@ def test_a_transient_failure_does_not_switch_to_an_older_call(driver):
 
     device = driver.message().devices[0]
 
-    assert (device.power_watts, device.power_kind) == (None, "")
+    assert of(device, "power_watts") == {}
     assert device.failed == {"unknown": 1}
 
 
@@ -164,7 +178,7 @@ def test_a_name_that_is_no_text_is_shown_damaged(driver):
 
     assert device.up
     assert device.name == "NVIDIA \ufffd\ufffd"
-    assert device.utilization_ratio == 0.9
+    assert device.values["utilization_ratio",] == 0.9
 
 
 def test_an_identity_that_fails_is_asked_again(driver):

@@ -22,7 +22,7 @@ def test_the_same_time_gives_the_same_values():
 
     assert first == again
     assert first != later
-    assert first[0].power_watts != first[1].power_watts
+    assert first[0].values["power_watts", "instant"] != first[1].values["power_watts", "instant"]
 
 
 def test_values_are_possible():
@@ -30,13 +30,13 @@ def test_values_are_possible():
     for second in range(0, 600, 7):
         for device in SimulatedDevices(8, clock=lambda second=second: float(second)).sample():
             assert device.up
-            assert 0.0 <= device.utilization_ratio <= 1.0
-            assert 0.0 <= device.memory_activity_ratio <= device.utilization_ratio
-            assert 0.0 < device.memory_used_bytes < device.memory_total_bytes
-            assert 0.0 < device.power_watts <= device.power_limit_watts
-            assert all(30.0 < celsius < 90.0 for celsius in device.temperatures_celsius.values())
-            assert set(device.temperatures_celsius) == {"gpu", "memory"}
-            assert set(device.clocks_hertz) == {"sm", "memory"}
+            values = device.values
+            assert 0.0 <= values["utilization_ratio",] <= 1.0
+            assert 0.0 <= values["memory_activity_ratio",] <= values["utilization_ratio",]
+            assert 0.0 < values["memory_used_bytes",] < values["memory_total_bytes",]
+            assert 0.0 < values["power_watts", "instant"] <= values["power_limit_watts",]
+            assert all(30.0 < values["temperature_celsius", sensor] < 90.0 for sensor in ("gpu", "memory"))
+            assert {key[1] for key in values if key[0] == "clock_hertz"} == {"sm", "memory"}
 
 
 def test_they_are_a_source():

@@ -13,7 +13,7 @@ from tests.fixtures.nvml.driver import uuid
 from trainvitals.devices.supervisor import Supervisor
 from trainvitals.devices.wire import ABSENT, STALE
 
-ONE_DEVICE = '{"devices":[{"index":0,"up":true,"uuid":"U","utilization_ratio":0.5}]}'
+ONE_DEVICE = '{"devices":[{"index":0,"up":true,"uuid":"U","values":[["utilization_ratio",0.5]]}]}'
 
 
 @pytest.fixture
@@ -92,15 +92,14 @@ def test_a_call_that_never_returns(supervise, driver):
     reading = source.latest()
     assert [device.uuid for device in reading.devices] == [uuid(index) for index in range(8)]
     assert not any(device.up for device in reading.devices)
-    assert all(device.utilization_ratio is None for device in reading.devices)
-    assert all(device.temperatures_celsius == {} for device in reading.devices)
+    assert all(device.values == {} for device in reading.devices)
     wait_until(lambda: len(driver.hung()) >= 2)
     assert source.latest().failed["hung"] >= 1
 
     driver.behave()
     wait_until(lambda: is_up(source))
     assert source.latest().restarts >= 2
-    assert source.latest().devices[3].utilization_ratio == 0.93
+    assert source.latest().devices[3].values["utilization_ratio",] == 0.93
     assert not any(is_running(pid) for pid in driver.hung())
 
 
@@ -214,7 +213,7 @@ def test_a_driver_that_goes_away_and_comes_back(supervise, driver):
     driver.behave()
     wait_until(lambda: is_up(source))
     assert source.latest().restarts == 0
-    assert source.latest().devices[0].utilization_ratio == 0.9
+    assert source.latest().devices[0].values["utilization_ratio",] == 0.9
 
 
 def test_a_replaced_driver_gets_a_new_process(supervise):
@@ -301,14 +300,14 @@ def test_old_values_are_not_shown_even_if_the_thread_is_late(supervise):
     now = 1000.0
     source = supervise(script(f"import time; print('{ONE_DEVICE}', flush=True); time.sleep(600)"), clock=lambda: now)
     wait_until(lambda: is_up(source))
-    assert source.latest().devices[0].utilization_ratio == 0.5
+    assert source.latest().devices[0].values["utilization_ratio",] == 0.5
 
     now += 60.1
     reading = source.latest()
 
     assert not reading.up
     assert reading.age == pytest.approx(60.1)
-    assert [(device.up, device.utilization_ratio) for device in reading.devices] == [(False, None)]
+    assert [(device.up, device.values) for device in reading.devices] == [(False, {})]
 
 
 def test_reasons_do_not_grow_without_bound(supervise):

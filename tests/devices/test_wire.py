@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainvitals.devices.wire import LONGEST_LINE, Lines, Message, decode, encode
-from trainvitals.telemetry import DeviceSample
+from trainvitals.telemetry import DeviceProcess, DeviceSample, Fault
 
 FULL = DeviceSample(
     index=7,
@@ -19,24 +19,31 @@ FULL = DeviceSample(
     pci_bus_id="0000:1a:00.0",
     driver_version="570.1",
     up=True,
-    utilization_ratio=0.0,
-    memory_activity_ratio=0.25,
-    memory_used_bytes=1e9,
-    memory_total_bytes=1.5e11,
-    temperatures_celsius={"gpu": 40.0, "memory": 55.0},
-    power_watts=0.0,
-    power_kind="instant",
-    power_limit_watts=700.0,
-    clocks_hertz={"sm": 1.98e9},
+    values={
+        ("utilization_ratio",): 0.0,
+        ("memory_used_bytes",): 1e9,
+        ("temperature_celsius", "gpu"): 40.0,
+        ("temperature_celsius", "memory"): 55.0,
+        ("link_errors_total", "3", "replay"): 2.0,
+    },
+    processes=(DeviceProcess(4711, 5e9, ("1", "0")), DeviceProcess(4712, None, None)),
     failed={"unknown": 2},
 )
-EMPTY = DeviceSample(index=0, uuid="", vendor="nvidia", up=False)
+EMPTY = DeviceSample(index=0, uuid="", vendor="nvidia", up=False, reason="lost")
+FAULT = Fault("driver", "0000:1a:00.0", 79, 1.5e9, "fallen")
 
 
 @pytest.mark.parametrize(
     "message",
-    [Message(devices=[FULL, EMPTY]), Message(), Message(down="driver_not_loaded"), Message(absent="no library")],
-    ids=["devices", "no device", "down", "absent"],
+    [
+        Message(devices=[FULL, EMPTY]),
+        Message(devices=[EMPTY], faults=[FAULT]),
+        Message(),
+        Message(at=0),
+        Message(down="driver_not_loaded"),
+        Message(absent="no library"),
+    ],
+    ids=["devices", "faults", "no device", "at", "down", "absent"],
 )
 def test_a_message_survives_the_way(message):
     """What was encoded is decoded to the same, zeros and absences included."""
@@ -45,8 +52,8 @@ def test_a_message_survives_the_way(message):
 
 def test_what_is_absent_is_not_written():
     """A value that could not be read takes no room, a zero does."""
-    assert encode(Message(devices=[EMPTY])) == b'{"devices":[{"index":0,"up":false}]}\n'
-    assert json.loads(encode(Message(devices=[FULL])))["devices"][0]["power_watts"] == 0.0
+    assert encode(Message(devices=[EMPTY])) == b'{"devices":[{"index":0,"up":false,"reason":"lost"}]}\n'
+    assert json.loads(encode(Message(devices=[FULL])))["devices"][0]["values"][0] == ["utilization_ratio", 0.0]
 
 
 @pytest.mark.parametrize(
@@ -67,11 +74,21 @@ def test_what_is_absent_is_not_written():
         b'{"devices":[{"index":-1,"up":true}]}',
         b'{"devices":[{"index":0,"up":1}]}',
         b'{"devices":[{"index":0,"up":true,"uuid":5}]}',
-        b'{"devices":[{"index":0,"up":true,"power_watts":"5"}]}',
-        b'{"devices":[{"index":0,"up":true,"power_watts":true}]}',
-        b'{"devices":[{"index":0,"up":true,"power_watts":1' + 400 * b"0" + b"}]}",
-        b'{"devices":[{"index":0,"up":true,"clocks_hertz":[1]}]}',
-        b'{"devices":[{"index":0,"up":true,"clocks_hertz":{"sm":"fast"}}]}',
+        b'{"devices":[{"index":0,"up":true,"values":{}}]}',
+        b'{"devices":[{"index":0,"up":true,"values":[7]}]}',
+        b'{"devices":[{"index":0,"up":true,"values":[[5]]}]}',
+        b'{"devices":[{"index":0,"up":true,"values":[[5,5]]}]}',
+        b'{"devices":[{"index":0,"up":true,"values":[["power_watts","5"]]}]}',
+        b'{"devices":[{"index":0,"up":true,"values":[["power_watts",true]]}]}',
+        b'{"devices":[{"index":0,"up":true,"values":[["power_watts",1' + 400 * b"0" + b"]]}]}",
+        b'{"devices":[{"index":0,"up":true,"processes":[[0,null,null]]}]}',
+        b'{"devices":[{"index":0,"up":true,"processes":[[1,"much",null]]}]}',
+        b'{"devices":[{"index":0,"up":true,"processes":[[1,null,["1"]]]}]}',
+        b'{"devices":[],"faults":[["0000:1a:00.0","79",1.5,""]]}',
+        b'{"devices":[],"faults":[["0000:1a:00.0",79,1.5]]}',
+        b'{"faults":[]}',
+        b'{"at":-1}',
+        b'{"at":true}',
         b'{"devices":[{"index":0,"up":true,"failed":{"x":NaN}}]}',
         b'{"devices":[{"index":0,"up":true,"failed":{"x":Infinity}}]}',
         b'{"devices":' + 100_000 * b"[" + b"}",
@@ -88,13 +105,13 @@ def test_sizes_are_bounded():
     """Texts are cut, and there are not more devices or entries than a node can have."""
     long = decode(b'{"devices":[{"index":0,"up":true,"name":"' + 1000 * b"x" + b'"}]}', "nvidia")
     device = b'{"index":0,"up":true}'
-    entries = b",".join(b'"%d":1' % number for number in range(33))
+    values = b",".join(b'["x","%d",1]' % number for number in range(4097))
 
     assert long.devices[0].name == 256 * "x"
-    with pytest.raises(ValueError, match="not a list of devices"):
+    with pytest.raises(ValueError, match="too long"):
         decode(b'{"devices":[' + b",".join([device] * 257) + b"]}", "nvidia")
-    with pytest.raises(ValueError, match="not a table"):
-        decode(b'{"devices":[{"index":0,"up":true,"clocks_hertz":{' + entries + b"}}]}", "nvidia")
+    with pytest.raises(ValueError, match="too long"):
+        decode(b'{"devices":[{"index":0,"up":true,"values":[' + values + b"]}]}", "nvidia")
 
 
 @given(
@@ -105,7 +122,11 @@ def test_sizes_are_bounded():
             lambda inner: (
                 st.lists(inner, max_size=3)
                 | st.dictionaries(
-                    st.sampled_from(["devices", "index", "up", "failed", "uuid", "down"]), inner, max_size=4
+                    st.sampled_from(
+                        ["devices", "index", "up", "failed", "uuid", "down", "at", "faults", "values", "processes"]
+                    ),
+                    inner,
+                    max_size=4,
                 )
             ),
         ).map(lambda document: json.dumps(document).encode()),

@@ -33,12 +33,20 @@ class FakeVendor:
         """Count."""
         self.opened += 1
 
-    def sample(self):
-        """Return or raise the next outcome."""
-        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+    def devices(self):
+        """Take the next outcome: an error to raise, or the devices that there are."""
+        self.outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return range(len(self.outcome))
+
+    def read(self, index):
+        """Return a device."""
+        return self.outcome[index]
+
+    def faults(self):
+        """Return none."""
+        return []
 
     def close(self):
         """Count."""
@@ -214,11 +222,23 @@ def test_there_is_always_a_pause(interval):
         return True
 
     class Slow(FakeVendor):
-        def sample(self):
+        def devices(self):
             time.sleep(0.45)
-            return super().sample()
+            return super().devices()
 
     run(Poller(Slow([DEVICE])), interval, lambda _: None, wait)
 
     assert len(pauses) == 1
     assert pauses[0] >= interval / 4
+
+
+def test_devices_can_be_avoided_or_singled_out():
+    """A device in ``avoid`` is not touched, with ``only`` no other one is, and each is announced before it is read."""
+    devices = [DeviceSample(index=index, uuid=f"U{index}", vendor="fake") for index in range(4)]
+    announced = []
+    rest = Poller(FakeVendor(devices), avoid=[1], announce=announced.append)
+    scout = Poller(FakeVendor(devices), only=[1, 9], announce=announced.append)
+
+    assert [device.index for device in rest.poll().devices] == [0, 2, 3]
+    assert [device.index for device in scout.poll().devices] == [1]
+    assert announced == [0, 2, 3, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +13,10 @@ from trainvitals.devices.base import Reading, Source
 from trainvitals.devices.simulated import SimulatedDevices
 from trainvitals.devices.supervisor import Supervisor
 from trainvitals.devices.vendors import VENDORS
+from trainvitals.metrics import FAMILIES, PREFIX
 from trainvitals.telemetry import DeviceSample
+
+log = logging.getLogger(__name__)
 
 
 class DevicesCollector(Collector):
@@ -76,14 +80,10 @@ def _add_device(sink: Sink, device: DeviceSample) -> None:
     sink.add("trainvitals_device_info", 1.0, *key, *identity)
     sink.add("trainvitals_device_up", float(device.up), *key)
     if not device.up:
-        return
-    sink.add("trainvitals_device_utilization_ratio", device.utilization_ratio, *key)
-    sink.add("trainvitals_device_memory_used_bytes", device.memory_used_bytes, *key)
-    sink.add("trainvitals_device_memory_total_bytes", device.memory_total_bytes, *key)
-    sink.add("trainvitals_device_memory_activity_ratio", device.memory_activity_ratio, *key)
-    for sensor, celsius in device.temperatures_celsius.items():
-        sink.add("trainvitals_device_temperature_celsius", celsius, *key, sensor)
-    sink.add("trainvitals_device_power_watts", device.power_watts, *key, device.power_kind)
-    sink.add("trainvitals_device_power_limit_watts", device.power_limit_watts, *key)
-    for clock, hertz in device.clocks_hertz.items():
-        sink.add("trainvitals_device_clock_hertz", hertz, *key, clock)
+        sink.add("trainvitals_device_down_info", 1.0, *key, device.reason or "unknown")
+    for (family, *labels), value in device.values.items():
+        row = FAMILIES.get(f"{PREFIX}device_{family}")
+        if row is not None and len(row.labels) == len(key) + len(labels):
+            sink.add(row.name, value, *key, *labels)
+        else:
+            log.error("devices of %s: no family %s with %d labels", device.vendor, family, len(labels))

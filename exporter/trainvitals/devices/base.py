@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainvitals.telemetry import DeviceSample
+from trainvitals.telemetry import DeviceSample, Fault
 
 
 class NoLibraryError(Exception):
@@ -34,8 +34,17 @@ class Vendor(Protocol):
     def open(self) -> None:
         """Connect to the driver.  Raises NoLibraryError or SourceDownError."""
 
-    def sample(self) -> list[DeviceSample]:
-        """Read every device once.  A failing device is a sample with ``up`` False; raises SourceDownError for all."""
+    def devices(self) -> Sequence[int]:
+        """Return the indices of the devices that the driver counts now.  Raises SourceDownError."""
+
+    def read(self, index: int) -> DeviceSample:
+        """Read a device once: what is due now, and the last of the rest.
+
+        One that does not answer is a sample with ``up`` False.  Raises SourceDownError when the driver is gone.
+        """
+
+    def faults(self) -> Sequence[Fault]:
+        """Return the faults that the driver reported since the last call, at once.  Never raises."""
 
     def close(self) -> None:
         """Disconnect.  Never raises; may be called at any time."""

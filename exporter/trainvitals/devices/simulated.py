@@ -41,18 +41,15 @@ def _device(index: int, now: float) -> DeviceSample:
     # One slow wave, shifted per device: busy for most of five minutes, then a dip as in an evaluation.
     wave = 0.5 + 0.5 * math.sin(2 * math.pi * (now / 300.0 + index / 16.0))
     load = 0.55 + 0.43 * math.sqrt(wave)
-    return DeviceSample(
-        index=index,
-        uuid=f"SIMULATED-{index}",
-        vendor="simulated",
-        name="Simulated device",
-        utilization_ratio=load,
-        memory_activity_ratio=0.6 * load,
-        memory_used_bytes=float(int((40 + 24 * wave) * _GIB)),
-        memory_total_bytes=80.0 * _GIB,
-        temperatures_celsius={"gpu": 38.0 + 32.0 * load, "memory": 45.0 + 35.0 * load},
-        power_watts=90.0 + 560.0 * load,
-        power_kind="instant",
-        power_limit_watts=700.0,
-        clocks_hertz={"sm": (1980 - int(200 * load)) * 1e6, "memory": 2619e6},
-    )
+    sample = DeviceSample(index=index, uuid=f"SIMULATED-{index}", vendor="simulated", name="Simulated device")
+    sample.set("utilization_ratio", load)
+    sample.set("memory_activity_ratio", 0.6 * load)
+    sample.set("memory_used_bytes", float(int((40 + 24 * wave) * _GIB)))
+    sample.set("memory_total_bytes", 80.0 * _GIB)
+    sample.set("temperature_celsius", 38.0 + 32.0 * load, "gpu")
+    sample.set("temperature_celsius", 45.0 + 35.0 * load, "memory")
+    sample.set("power_watts", 90.0 + 560.0 * load, "instant")
+    sample.set("power_limit_watts", 700.0)
+    sample.set("clock_hertz", (1980 - int(200 * load)) * 1e6, "sm")
+    sample.set("clock_hertz", 2619e6, "memory")
+    return sample

@@ -119,7 +119,7 @@ class Supervisor:
         return Reading(
             vendor=self.vendor,
             up=up,
-            devices=state.devices if up else _without_values(state.devices),
+            devices=state.devices if up else _down(state.devices, "driver"),
             age=age,
             restarts=state.restarts,
             failed=state.failed or {},
@@ -138,7 +138,7 @@ class Supervisor:
         self._thread = None
         for descriptor in self._wake:
             os.close(descriptor)
-        self._update(up=False, devices=_without_values(self._state.devices))
+        self._update(up=False, devices=_down(self._state.devices, "driver"))
 
     def _supervise(self) -> None:
         pause = self._first
@@ -216,7 +216,7 @@ class Supervisor:
             self._complain(f"nothing to read: {message.absent}", logging.INFO)
         elif message.down:
             self._down(message.down, f"the driver does not answer: {message.down}")
-        else:
+        elif message.at is None:
             self._complaint = ""
             failed = dict(self._state.failed or {})
             for sample in message.devices:
@@ -229,7 +229,7 @@ class Supervisor:
         """Show the devices that are known without values, and say why, once."""
         failed = dict(self._state.failed or {})
         _count(failed, reason, 1)
-        self._update(present=True, up=False, devices=_without_values(self._state.devices), failed=failed)
+        self._update(present=True, up=False, devices=_down(self._state.devices, "driver"), failed=failed)
         self._complain(text, logging.WARNING)
 
     def _complain(self, text: str, level: int) -> None:
@@ -272,8 +272,8 @@ def _count(failed: dict[str, int], reason: str, count: int) -> None:
     failed[reason] = failed.get(reason, 0) + count
 
 
-def _without_values(devices: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
-    return tuple(device.without_values() for device in devices)
+def _down(devices: Iterable[DeviceSample], reason: str) -> tuple[DeviceSample, ...]:
+    return tuple(device.down(reason) for device in devices)
 
 
 def _recognise(devices: list[DeviceSample], before: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
@@ -281,10 +281,10 @@ def _recognise(devices: list[DeviceSample], before: Iterable[DeviceSample]) -> t
 
     A new process cannot ask a lost device who it is; its series must stay the same all the same.
     """
-    known = {device.index: device for device in _without_values(before)}
+    known = {device.index: device for device in before}
     present = {device.uuid for device in devices}
     return tuple(
-        known[device.index]
+        known[device.index].down(device.reason)
         if not device.up and not device.uuid and device.index in known and known[device.index].uuid not in present
         else device
         for device in devices

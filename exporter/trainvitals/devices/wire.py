@@ -1,6 +1,7 @@
 """The lines between the process that reads devices and the exporter: one JSON object per line.
 
-Three kinds: ``{"devices": [...]}`` is a reading, ``{"down": reason}`` says that the driver does not answer now, and
+Four kinds: ``{"at": index}`` says which device is read next, so that one that never answers is known;
+``{"devices": [...], "faults": [...]}`` is a reading; ``{"down": reason}`` says that the driver does not answer now, and
 ``{"absent": reason}`` that this machine has nothing of this vendor; the process ends after it.
 """
 
@@ -12,36 +13,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainvitals.telemetry import DeviceSample
+from trainvitals.telemetry import DeviceProcess, DeviceSample, Fault
 
 #: Exit status of the process: nothing of this vendor is on this machine.
 ABSENT = os.EX_UNAVAILABLE
 #: Exit status of the process: only a new one can read the devices again.
 STALE = os.EX_TEMPFAIL
 
-#: Bytes of one line at most; 256 devices with every field need less than half of it.
-LONGEST_LINE = 1 << 20
+#: Bytes of one line at most; 256 devices with every value need less than half of it.
+LONGEST_LINE = 1 << 23
 _MOST_DEVICES = 256
-_MOST_ENTRIES = 32
+_MOST_VALUES = 4096
+_MOST_LABELS = 6
+_MOST_ENTRIES = 1024
 _LONGEST_TEXT = 256
 
-_TEXTS = ("uuid", "name", "pci_bus_id", "driver_version", "power_kind")
-_NUMBERS = (
-    "utilization_ratio",
-    "memory_activity_ratio",
-    "memory_used_bytes",
-    "memory_total_bytes",
-    "power_watts",
-    "power_limit_watts",
-)
-_TABLES = ("temperatures_celsius", "clocks_hertz")
+_TEXTS = ("uuid", "name", "pci_bus_id", "driver_version", "reason")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One line.  Exactly one of the three is meant: ``absent``, else ``down``, else ``devices``."""
+    """One line.  Exactly one of the four is meant: ``absent``, else ``down``, else ``at``, else ``devices``.
+
+    ``faults`` come with ``devices``.
+    """
 
     devices: list[DeviceSample] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    at: int | None = None
     down: str = ""
     absent: str = ""
 
@@ -68,8 +67,12 @@ def encode(message: Message) -> bytes:
         document = {"absent": message.absent}
     elif message.down:
         document = {"down": message.down}
+    elif message.at is not None:
+        document = {"at": message.at}
     else:
         document = {"devices": [_pack(sample) for sample in message.devices]}
+        if message.faults:
+            document["faults"] = [[fault.pci_bus_id, fault.code, fault.time, fault.text] for fault in message.faults]
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
@@ -82,37 +85,82 @@ def decode(line: bytes, vendor: str) -> Message:
 
 
 def _decode(document: Any, vendor: str) -> Message:
-    if not isinstance(document, dict) or len(document) != 1:
-        raise ValueError("not one of the three kinds of lines")
-    ((kind, content),) = document.items()
-    if kind == "down":
-        return Message(down=_text(content) or "unknown")
-    if kind == "absent":
-        return Message(absent=_text(content) or "unknown")
-    if kind != "devices" or not isinstance(content, list) or len(content) > _MOST_DEVICES:
-        raise ValueError("not a list of devices")
-    return Message(devices=[_unpack(item, vendor) for item in content])
+    if not isinstance(document, dict) or len(document) > 2:
+        raise ValueError("not one of the four kinds of lines")
+    if document.keys() == {"at"}:
+        return Message(at=_index(document["at"]))
+    if document.keys() == {"down"}:
+        return Message(down=_text(document["down"]) or "unknown")
+    if document.keys() == {"absent"}:
+        return Message(absent=_text(document["absent"]) or "unknown")
+    if "devices" not in document or document.keys() - {"devices", "faults"}:
+        raise ValueError("not one of the four kinds of lines")
+    return Message(
+        devices=[_unpack(item, vendor) for item in _list(document["devices"], _MOST_DEVICES)],
+        faults=[_fault(item) for item in _list(document.get("faults", []), _MOST_ENTRIES)],
+    )
 
 
 def _pack(sample: DeviceSample) -> dict[str, Any]:
     packed: dict[str, Any] = {"index": sample.index, "up": sample.up}
-    for name in (*_TEXTS, *_NUMBERS, *_TABLES, "failed"):
-        value = getattr(sample, name)
-        # Zero is a value; None, "" and {} are the absence of one.
-        if value is not None and value not in ("", {}):
-            packed[name] = value
+    packed |= {name: text for name in _TEXTS if (text := getattr(sample, name))}
+    if sample.values:
+        packed["values"] = [[*key, value] for key, value in sample.values.items()]
+    if sample.processes:
+        packed["processes"] = [[one.pid, one.memory_bytes, one.mig] for one in sample.processes]
+    if sample.failed:
+        packed["failed"] = sample.failed
     return packed
 
 
 def _unpack(item: Any, vendor: str) -> DeviceSample:
-    index, up = (item.get("index"), item.get("up")) if isinstance(item, dict) else (None, None)
-    if type(index) is not int or not 0 <= index < 2**16 or type(up) is not bool:
-        raise ValueError("a device without index or state")
-    fields: dict[str, Any] = {name: _text(item[name]) for name in _TEXTS if name in item}
-    fields |= {name: _number(item[name]) for name in _NUMBERS if name in item}
-    fields |= {name: _table(item[name]) for name in _TABLES if name in item}
-    failed = {reason: int(count) for reason, count in _table(item.get("failed", {})).items()}
-    return DeviceSample(**{"uuid": "", **fields}, index=index, up=up, vendor=vendor, failed=failed)
+    if not isinstance(item, dict) or type(item.get("up")) is not bool:
+        raise ValueError("a device without state")
+    fields: dict[str, Any] = {"uuid": ""} | {name: _text(item[name]) for name in _TEXTS if name in item}
+    return DeviceSample(
+        **fields,
+        index=_index(item.get("index")),
+        up=item["up"],
+        vendor=vendor,
+        values=dict(map(_value, _list(item.get("values", []), _MOST_VALUES))),
+        processes=tuple(map(_process, _list(item.get("processes", []), _MOST_ENTRIES))),
+        failed={reason: int(count) for reason, count in _table(item.get("failed", {})).items()},
+    )
+
+
+def _value(item: Any) -> tuple[tuple[str, ...], float]:
+    *key, number = _list(item, _MOST_LABELS + 2)
+    if not key:
+        raise ValueError("a value without family")
+    return tuple(map(_text, key)), _number(number)
+
+
+def _process(item: Any) -> DeviceProcess:
+    if not isinstance(item, list) or len(item) != 3 or type(item[0]) is not int or not 0 < item[0] < 2**31:
+        raise ValueError("not a process")
+    pid, memory, mig = item
+    if mig is not None and (not isinstance(mig, list) or len(mig) != 2):
+        raise ValueError("not an instance of a device")
+    instance = None if mig is None else (_text(mig[0]), _text(mig[1]))
+    return DeviceProcess(pid, None if memory is None else _number(memory), instance)
+
+
+def _fault(item: Any) -> Fault:
+    if not isinstance(item, list) or len(item) != 4 or type(item[1]) is not int or not 0 <= item[1] < 2**32:
+        raise ValueError("not a fault")
+    return Fault("driver", _text(item[0]), item[1], _number(item[2]), _text(item[3]))
+
+
+def _list(value: Any, most: int) -> list[Any]:
+    if isinstance(value, list) and len(value) <= most:
+        return value
+    raise ValueError("not a list, or one that is too long")
+
+
+def _index(value: Any) -> int:
+    if type(value) is int and 0 <= value < 2**16:
+        return value
+    raise ValueError("not the index of a device")
 
 
 def _text(value: Any) -> str:

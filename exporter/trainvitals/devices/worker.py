@@ -14,11 +14,12 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from trainvitals.devices.base import NoLibraryError, SourceDownError, Vendor
 from trainvitals.devices.vendors import VENDORS, create
 from trainvitals.devices.wire import ABSENT, STALE, Message, encode
+from trainvitals.telemetry import DeviceSample
 
 #: Seconds between attempts to reach a driver that does not answer: the first and the longest.
 BACKOFF = (1.0, 30.0)
@@ -30,6 +31,7 @@ class Poller:
     """Turns a vendor into messages, one per call, and reconnects to a driver that went away.
 
     Connecting is costly for everybody when a driver is half dead, so attempts are ``backoff`` seconds apart.
+    Devices in ``avoid`` are left alone; with ``only``, all others are.  Before each device ``announce`` is told of it.
     """
 
     def __init__(
@@ -37,8 +39,15 @@ class Poller:
         vendor: Vendor,
         backoff: tuple[float, float] = BACKOFF,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        avoid: Collection[int] = (),
+        only: Collection[int] | None = None,
+        announce: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._vendor = vendor
+        self._avoid = frozenset(avoid)
+        self._only = None if only is None else frozenset(only)
+        self._announce = announce
         self._first, self._longest = backoff
         self._clock = clock
         self._connected = False
@@ -54,7 +63,7 @@ class Poller:
                     return Message(down=self._reason)
                 self._vendor.open()
                 self._connected = True
-            devices = self._vendor.sample()
+            message = Message(devices=self._read(), faults=list(self._vendor.faults()))
         except SourceDownError as error:
             self.close()
             if error.stale:
@@ -64,7 +73,15 @@ class Poller:
             self._delay = min(2 * self._delay, self._longest)
             return Message(down=error.reason)
         self._delay = self._first
-        return Message(devices=devices)
+        return message
+
+    def _read(self) -> list[DeviceSample]:
+        devices = []
+        for index in self._vendor.devices():
+            if index not in self._avoid and (self._only is None or index in self._only):
+                self._announce(index)
+                devices.append(self._vendor.read(index))
+        return devices
 
     def close(self) -> None:
         """Disconnect."""
@@ -98,17 +115,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="trainvitals.devices.worker", description=__doc__)
     parser.add_argument("vendor", choices=VENDORS)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds between readings")
+    parser.add_argument("--avoid", type=int, nargs="*", default=(), help="devices to leave alone")
+    parser.add_argument("--only", type=int, nargs="*", help="the only devices to read")
     arguments = parser.parse_args()
     _end_with_parent()
     # A library that prints must not break the protocol.
     output = os.dup(1)
     os.dup2(2, 1)
+
+    def write(line: bytes) -> None:
+        _write_all(output, line)
+
     try:
-        poller = Poller(create(arguments.vendor))
+        vendor = create(arguments.vendor)
     except NoLibraryError as error:
-        _write_all(output, encode(Message(absent=str(error))))
+        write(encode(Message(absent=str(error))))
         return ABSENT
-    return run(poller, arguments.interval, lambda line: _write_all(output, line), _parent_gone)
+    poller = Poller(
+        vendor,
+        avoid=arguments.avoid,
+        only=arguments.only,
+        announce=lambda index: write(encode(Message(at=index))),
+    )
+    return run(poller, arguments.interval, write, _parent_gone)
 
 
 def _end_with_parent() -> None:

@@ -1,54 +1,50 @@
-"""NVIDIA devices through NVML (nvidia-ml-py)."""
+"""Finds the GPUs that NVML knows, reads each by the table of signals, and survives what may happen to them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from trainvitals.devices.base import NoLibraryError, SourceDownError, Vendor
-from trainvitals.devices.nvidia_errors import Effect, meaning
-from trainvitals.devices.nvidia_fields import FIELDS
-from trainvitals.telemetry import DeviceSample
+from trainvitals.devices.base import NoLibraryError, SourceDownError
+from trainvitals.devices.nvidia.errors import Effect, down_reason, meaning
+from trainvitals.devices.nvidia.gpu import Gpu, Identity
+from trainvitals.devices.nvidia.signals import SIGNALS, Signal
+from trainvitals.telemetry import DeviceSample, Fault
 
 _DRIVER_NOT_LOADED = 9
 _LIBRARY_NOT_FOUND = 12
-_PCI_DEVICES = "/sys/bus/pci/devices"
+PCI_DEVICES = "/sys/bus/pci/devices"
 _PCI_VENDOR = "0x10de"
 
 
-def create() -> Vendor:
-    """Return a reader.  Raises NoLibraryError when nvidia-ml-py is missing or another package has taken its name."""
-    try:
-        import pynvml  # noqa: PLC0415  # Only the child may load it.
-    except ImportError:
-        raise NoLibraryError("nvidia-ml-py is not installed") from None
-    if not hasattr(pynvml, "nvmlMemory_v2"):
-        raise NoLibraryError("the installed module pynvml is not that of nvidia-ml-py 12.560 or newer")
-    # The environment is what a parent can hand to this process: a container may see the host's bus elsewhere.
-    return Nvidia(pynvml, pci=os.environ.get("TRAINVITALS_PCI_DEVICES", _PCI_DEVICES))
-
-
-class _Identity(NamedTuple):
-    uuid: str = ""
-    name: str = ""
-    pci_bus_id: str = ""
-
-
 class Nvidia:
-    """Reads all GPUs through ``nvml``, which is the module pynvml.  ``pci`` is the kernel's folder of PCI devices."""
+    """Reads all GPUs through ``nvml``, which is the module pynvml.
+
+    ``pci`` is the kernel's folder of PCI devices, ``signals`` what is read of each GPU, ``clock`` gives seconds.
+    """
 
     name = "nvidia"
 
-    def __init__(self, nvml: Any, *, pci: str = _PCI_DEVICES) -> None:
+    def __init__(
+        self,
+        nvml: Any,
+        *,
+        pci: str = PCI_DEVICES,
+        signals: Sequence[Signal] = SIGNALS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._nvml = nvml
         self._pci = pci
+        self._signals = signals
+        self._clock = clock
         self._was_open = False
         self._open = False
         self._driver_version = ""
-        self._handles: dict[int, Any] = {}
-        self._identities: dict[int, _Identity] = {}
+        self._gpus: dict[int, Gpu] = {}
+        self._identities: dict[int, Identity] = {}
 
     def open(self) -> None:
         """Initialise NVML, which does not touch a GPU yet.  Raises NoLibraryError or SourceDownError."""
@@ -78,73 +74,83 @@ class Nvidia:
 
     def close(self) -> None:
         """Shut NVML down; handles do not survive it."""
-        self._handles.clear()
-        self._identities.clear()
+        self._forget()
         if self._open:
             self._open = False
             # It fails when the driver is gone, which is why we close.
             with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
-    def sample(self) -> list[DeviceSample]:
-        """Read every GPU that NVML counts, those without an answer included.  Raises SourceDownError."""
+    def _forget(self) -> None:
+        for index in list(self._gpus):
+            self._drop(index)
+        self._identities.clear()
+
+    def _drop(self, index: int) -> None:
+        gpu = self._gpus.pop(index, None)
+        if gpu is not None:
+            gpu.close()
+
+    def devices(self) -> Sequence[int]:
+        """Return the index of every GPU that NVML counts, those without an answer included.  Raises SourceDownError."""
         try:
             count = self._nvml.nvmlDeviceGetCount()
-            if count != len(self._identities):
-                # Indices have moved.
-                self._handles.clear()
-                self._identities = {index: _Identity() for index in range(count)}
-            return [self._device(index) for index in range(count)]
         except self._nvml.NVMLError as error:
             raise _source_down(error) from None
+        if count != len(self._identities):
+            # Indices have moved.
+            self._forget()
+            self._identities = {index: Identity() for index in range(count)}
+        return range(count)
 
-    def _device(self, index: int) -> DeviceSample:
-        """Read one GPU.  Raises NVMLError only when the driver as a whole is gone."""
+    def faults(self) -> Sequence[Fault]:
+        """Return nothing yet."""
+        return ()
+
+    def read(self, index: int) -> DeviceSample:
+        """Read one GPU.  Raises SourceDownError only when the driver as a whole is gone."""
         failed: dict[str, int] = {}
         try:
-            handle = self._handles.get(index)
-            if handle is None:
-                handle = self._handle(index)
-            sample = self._read(handle, self._blank(index), failed)
+            sample = self._read(self._gpus.get(index) or self._opened(index), failed)
             if not sample.up:
                 # The handle may be the fault: none survives a reload of the driver.
-                self._handles.pop(index, None)
+                self._drop(index)
             return sample
         except self._nvml.NVMLError as error:
             reason, effect = meaning(error.value)
             if effect in {Effect.DRIVER, Effect.PROCESS}:
-                raise
+                raise _source_down(error) from None
             # After a reset the same GPU has a new handle.
-            self._handles.pop(index, None)
-            down = self._blank(index)
-            down.up = False
+            self._drop(index)
+            down = self._blank(index).down(down_reason(error.value))
             down.failed = {**failed, reason: failed.get(reason, 0) + 1}
             return down
 
-    def _handle(self, index: int) -> Any:
+    def _opened(self, index: int) -> Gpu:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         identity = self._identify(handle)
+        gpu = Gpu(self._nvml, handle, index, identity)
         if identity.uuid:
             # Else it is asked again next time.
             self._identities[index] = identity
-            self._handles[index] = handle
-        return handle
+            self._gpus[index] = gpu
+        return gpu
 
     def _blank(self, index: int) -> DeviceSample:
-        identity = self._identities[index]
+        uuid, name, pci_bus_id = self._identities.get(index, Identity())
         return DeviceSample(
             index=index,
             vendor=self.name,
             driver_version=self._driver_version,
-            uuid=identity.uuid,
-            name=identity.name,
-            pci_bus_id=identity.pci_bus_id,
+            uuid=uuid,
+            name=name,
+            pci_bus_id=pci_bus_id,
         )
 
-    def _identify(self, handle: Any) -> _Identity:
+    def _identify(self, handle: Any) -> Identity:
         uuid = self._text(self._nvml.nvmlDeviceGetUUID, handle)
         name = self._text(self._nvml.nvmlDeviceGetName, handle)
-        return _Identity(uuid, name, self._text(self._pci_bus_id, handle))
+        return Identity(uuid, name, self._text(self._pci_bus_id, handle))
 
     def _pci_bus_id(self, handle: Any) -> str:
         # As the kernel writes it; NVML's own text has eight digits of domain.
@@ -168,23 +174,39 @@ class Nvidia:
             return reason, effect
         raise error
 
-    def _read(self, handle: Any, sample: DeviceSample, failed: dict[str, int]) -> DeviceSample:
+    def _read(self, gpu: Gpu, failed: dict[str, int]) -> DeviceSample:
+        sample = self._blank(gpu.index)
         answered = False
-        for read in FIELDS:
-            try:
-                read(self._nvml, handle, sample)
-                answered = True
-            except self._nvml.NVMLError as error:
-                reason, effect = self._unless_minor(error)
-                if effect is Effect.ABSENT:
-                    answered = True
-                else:
-                    failed[reason] = failed.get(reason, 0) + 1
-            except Exception:  # A driver newer than its binding, or than this file, answers in its own way.
-                failed["not_understood"] = failed.get("not_understood", 0) + 1
+        for tier in gpu.schedule.due(self._clock()):
+            sample.values = {}
+            for signal in self._signals:
+                if signal.tier is tier:
+                    answered |= self._signal(signal, gpu, sample, failed)
+            gpu.parts[tier] = sample.values
+        sample.values = {key: value for part in gpu.parts.values() for key, value in part.items()}
+        sample.processes = gpu.processes
         sample.failed = failed
-        sample.up = answered
-        return sample
+        return sample if answered else self._silent(sample)
+
+    def _signal(self, signal: Signal, gpu: Gpu, sample: DeviceSample, failed: dict[str, int]) -> bool:
+        """Read one signal; whether the device answered at all."""
+        try:
+            signal.read(gpu, sample)
+        except self._nvml.NVMLError as error:
+            reason, effect = self._unless_minor(error)
+            if effect is not Effect.ABSENT:
+                failed[reason] = failed.get(reason, 0) + 1
+                return False
+        except Exception:  # A driver newer than its binding, or than this file, answers in its own way.
+            failed["not_understood"] = failed.get("not_understood", 0) + 1
+            return False
+        return True
+
+    @staticmethod
+    def _silent(sample: DeviceSample) -> DeviceSample:
+        down = sample.down("unknown")
+        down.failed = sample.failed
+        return down
 
 
 def _source_down(error: Any) -> SourceDownError:

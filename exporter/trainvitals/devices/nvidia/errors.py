@@ -43,3 +43,12 @@ ERRORS: dict[int, tuple[str, Effect]] = {
 def meaning(code: int) -> tuple[str, Effect]:
     """Return the reason and the effect of a return code."""
     return ERRORS.get(code, (f"code_{code}", Effect.FIELD))
+
+
+#: Codes after which a device is down: the word for the label ``reason`` of ``device_down_info``.
+_DOWN = {15: "lost", 16: "reset_required", 17: "blocked", 28: "lost"}
+
+
+def down_reason(code: int) -> str:
+    """Return why a device with this return code is down."""
+    return _DOWN.get(code, "unknown")

@@ -1,0 +1,24 @@
+"""NVIDIA devices through NVML (nvidia-ml-py).
+
+``reader`` finds the devices and survives what may happen to them; ``signals`` is the table of what is read of each;
+every other file is one subject.
+"""
+
+from __future__ import annotations
+
+import os
+
+from trainvitals.devices.base import NoLibraryError, Vendor
+from trainvitals.devices.nvidia.reader import PCI_DEVICES, Nvidia
+
+
+def create() -> Vendor:
+    """Return a reader.  Raises NoLibraryError when nvidia-ml-py is missing or another package has taken its name."""
+    try:
+        import pynvml  # noqa: PLC0415  # Only the child may load it.
+    except ImportError:
+        raise NoLibraryError("nvidia-ml-py is not installed") from None
+    if not hasattr(pynvml, "nvmlMemory_v2"):
+        raise NoLibraryError("the installed module pynvml is not that of nvidia-ml-py 12.560 or newer")
+    # The environment is what a parent can hand to this process: a container may see the host's bus elsewhere.
+    return Nvidia(pynvml, pci=os.environ.get("TRAINVITALS_PCI_DEVICES", PCI_DEVICES))
