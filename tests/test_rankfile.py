@@ -18,6 +18,7 @@ from tests.helpers import trainer, trainer_environment, wait_until
 from trainvitals import rankfile
 
 IDENTITY = {"run": "test", "rank": 3}
+PID_NAMESPACE = ["unshare", *([] if os.getuid() == 0 else ["--map-root-user"]), "--pid", "--fork"]
 
 
 @pytest.fixture
@@ -604,6 +605,69 @@ def test_the_lock_tells_whether_the_writer_lives(path, spool):
         process.kill()
         process.wait()
         assert not reader.alive()
+        reader.close()
+
+
+def test_the_lock_tells_which_process_the_writer_is(path, spool):
+    """The id is the writer's, and there is none when it is gone."""
+    with trainer(SLEEPER.format(path=path), spool) as process:
+        reader = rankfile.Reader(path)
+        assert reader.writer() == process.pid
+        process.kill()
+        process.wait()
+        assert reader.writer() is None
+        reader.close()
+
+
+def test_a_writer_in_another_namespace_of_processes_is_known_by_our_number(path, spool):
+    """A container calls its trainer 1; from outside it has the number that the node gave it."""
+    command = [*PID_NAMESPACE, sys.executable, "-c", textwrap.dedent(SLEEPER.format(path=path))]
+    if subprocess.run([*PID_NAMESPACE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this kernel or this user makes no namespace of processes")
+    outer = subprocess.Popen(
+        command, env=trainer_environment(spool), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert outer.stdout.readline().strip() == "ready"
+        reader = rankfile.Reader(path)
+        pid = reader.writer()
+        reader.close()
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert pid not in (0, 1, outer.pid)
+        assert f"NSpid:\t{pid}\t1\n" in status
+        assert f"PPid:\t{outer.pid}\n" in status
+    finally:
+        outer.communicate("\n", timeout=60)
+
+
+def test_a_writer_that_cannot_be_seen_lives_without_a_number(path, spool):
+    """A reader in a namespace of its own sees the lock and 0 for its holder."""
+    if subprocess.run([*PID_NAMESPACE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this kernel or this user makes no namespace of processes")
+    script = f"from trainvitals import rankfile; print(rankfile.Reader({path!r}).writer())"
+    with trainer(SLEEPER.format(path=path), spool):
+        done = subprocess.run(
+            [*PID_NAMESPACE, sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        )
+    assert done.stdout == "0\n"
+
+
+def test_a_lock_that_belongs_to_no_process_has_no_number(path, spool):
+    """A lock of an open file description counts as one whose holder cannot be seen."""
+    with trainer(SLEEPER.format(path=path), spool) as process:
+        process.kill()
+        process.wait()
+    script = """
+        import fcntl, os, struct, sys
+
+        descriptor = os.open("{path}", os.O_RDWR)
+        fcntl.fcntl(descriptor, 37, struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))  # F_OFD_SETLK
+        print("ready", flush=True)
+        sys.stdin.readline()
+    """
+    with trainer(script.format(path=path), spool):
+        reader = rankfile.Reader(path)
+        assert reader.writer() == 0
         reader.close()
 
 

@@ -85,6 +85,9 @@ class Rank:
     checkpoints: int = 0
     checkpoint_failures: int = 0
     owner: int = 0
+    #: The process, while it lives and can be seen, and its CLOCK_MONOTONIC time when it made its file.
+    pid: int = 0
+    started_monotonic: float = 0.0
     #: Things that made no sense and were left out.
     broken: int = 0
     #: When a file of this rank was last read.
@@ -107,6 +110,7 @@ class Rank:
         self.last_step, self.values = attempt.last_step, attempt.values
         self.identity = replace(shown.identity, run=shown.run)
         self.owner, self.started = shown.owner, shown.started
+        self.pid, self.started_monotonic = shown.pid, shown.header.started_monotonic
         self.heartbeat = shown.last_activity
         self.target_steps = shown.identity.target_steps
         self.state = _state(shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.rank import Rank
@@ -22,6 +23,20 @@ _COUNTERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class LiveRank:
+    """A rank whose process lives.  ``pid`` is 0 when the exporter cannot see the process.
+
+    ``started`` is the CLOCK_MONOTONIC time at which the process made its rank file: the process is older.
+    """
+
+    run: str
+    rank: int
+    pid: int
+    started: float
+    device_uuid: str
+
+
 class RanksCollector(Collector):
     """Shows the runs of this node.  ``clock`` gives wall time."""
 
@@ -33,6 +48,8 @@ class RanksCollector(Collector):
         self._clock = clock
         #: Run, state, last step and number of ranks of each run; replaced as a whole at each poll.
         self.overview: tuple[tuple[str, str, int | None, int], ...] = ()
+        #: The ranks that lived at the last poll; replaced as a whole, so that any thread may take it.
+        self.live: tuple[LiveRank, ...] = ()
 
     def collect(self, sink: Sink) -> None:
         """Poll the spool and add all families of runs and ranks; without a run there are only the counters."""
@@ -40,6 +57,7 @@ class RanksCollector(Collector):
         self._runs.update(files, self._clock())
         by_run = self._runs.by_run()
         self.overview = tuple((run, _state(ranks), _step(ranks), len(ranks)) for run, ranks in by_run.items())
+        self.live = tuple(_live(rank) for rank in self._runs.ranks() if rank.up)
         for run, ranks in by_run.items():
             newest = max(ranks, key=lambda rank: rank.started).identity
             sink.add("trainvitals_run_info", 1.0, run, newest.attempt, newest.framework, newest.world_size)
@@ -69,6 +87,11 @@ class RanksCollector(Collector):
                 location = finding.location
                 labels = (run, finding.signal, finding.category, location, verdict.evidence)
                 sink.add("trainvitals_finding_info", 1.0, *labels)
+
+
+def _live(rank: Rank) -> LiveRank:
+    who = rank.identity
+    return LiveRank(who.run, who.rank, rank.pid, rank.started_monotonic, who.device_uuid)
 
 
 def _state(ranks: list[Rank]) -> str:

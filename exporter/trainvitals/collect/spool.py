@@ -48,6 +48,8 @@ class RankFile:
     names: list[str]
     state: rankfile.State
     alive: bool = True
+    #: The writer's process id as this process sees it; 0 when it is gone or cannot be seen.
+    pid: int = 0
     #: Whether the last poll was the first.
     is_new: bool = False
     steps: list[Step] = field(default_factory=list)
@@ -234,7 +236,8 @@ class Spool:
         file.is_new = file.sequence is None
         file.correct(self._offset)
         # The lock first: what was written before the writer ended is then surely read after.
-        file.alive = reader.alive()
+        writer = reader.writer()
+        file.alive, file.pid = writer is not None, writer or 0
         if file.alive:
             file.ended = None
         elif file.ended is None:

@@ -49,6 +49,7 @@ from trainvitals.rankfile.layout import (
     State,
     boot_id,
     is_locked,
+    lock_holder,
 )
 from trainvitals.rankfile.reader import Reader
 from trainvitals.rankfile.writer import Writer
@@ -79,4 +80,5 @@ __all__ = [
     "Writer",
     "boot_id",
     "is_locked",
+    "lock_holder",
 ]

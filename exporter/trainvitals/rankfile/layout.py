@@ -176,13 +176,22 @@ def lock(descriptor: int) -> None:
 
 
 def is_locked(descriptor: int) -> bool:
-    """Whether the writer's lock is held.  Asks without taking it, so it can never be in the writer's way.
+    """Whether the writer's lock is held."""
+    return lock_holder(descriptor) is not None
 
+
+def lock_holder(descriptor: int) -> int | None:
+    """Return the process that holds the writer's lock, None without one.  Asks without taking the lock.
+
+    The id is the one that this process knows the holder by, whatever the holder's own namespace of process ids calls
+    it; 0 when the holder cannot be seen from here.
     The question is for a shared lock: only a lock of somebody who may write the file is in its way.
     """
     query = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, query)
     except OSError:
-        return False
-    return bool(struct.unpack("hhqqi", answer)[0] != fcntl.F_UNLCK)
+        return None
+    kind, _, _, _, pid = struct.unpack("hhqqi", answer)
+    # Locks of an open file description and those from another machine have no process: -1 or less.
+    return None if kind == fcntl.F_UNLCK else max(pid, 0)

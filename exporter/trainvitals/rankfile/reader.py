@@ -35,7 +35,7 @@ from trainvitals.rankfile.layout import (
     RankFileError,
     Record,
     State,
-    is_locked,
+    lock_holder,
 )
 
 #: How many slots a poll reads at a time: at 1 Hz, most runs write fewer.
@@ -207,7 +207,11 @@ class Reader:
 
     def alive(self) -> bool:
         """Whether the writer lives."""
-        return is_locked(self._descriptor)
+        return self.writer() is not None
+
+    def writer(self) -> int | None:
+        """Return the process id of the writer, None when it is gone and 0 when it cannot be seen from here."""
+        return lock_holder(self._descriptor)
 
     def close(self) -> None:
         """Close the descriptor."""
