@@ -1,0 +1,117 @@
+"""Files of /sys, read so that one that cannot be read costs itself and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+
+#: A file of sysfs holds one page at most.
+_PAGE = 4096
+#: Longest number that is one: 2**64 - 1 has 20 digits.
+_DIGITS = 20
+_ALL_ONES = 2**64 - 1
+
+#: How long a counter is left alone after it was refused, in seconds.  Behind it is a command to the firmware, and the
+#: driver writes a line to the kernel's log for each that fails (leptonai/gpud#1167).
+REFUSED = 3600.0
+#: The same for a counter that could be read before: the device may only be resetting.
+REFUSED_ONCE = 60.0
+_REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EIO, errno.EREMOTEIO})
+_MOST_REFUSED = 10_000
+
+
+def read_page(path: str) -> bytes:
+    """Return the content of a file, one page at most.  Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _PAGE)  # Once: what is behind it may be a command to a device.
+    finally:
+        os.close(descriptor)
+
+
+class Sysfs:
+    """Reads below ``root``; not thread-safe.
+
+    ``read`` returns the bytes of a file or raises OSError, ``clock`` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        root: str = "/sys",
+        read: Callable[[str], bytes] = read_page,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.root = root
+        self._read = read
+        self._clock = clock
+        self._refused: dict[str, float] = {}
+        self._answered: set[str] = set()
+
+    def listing(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none when it is not there.  Raises OSError when it cannot be read."""
+        try:
+            return sorted(os.listdir(os.path.join(self.root, path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none when it cannot be read."""
+        try:
+            return self.listing(path)
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Say whether there is such a file, folder or link."""
+        return os.path.lexists(os.path.join(self.root, path))
+
+    def target(self, path: str) -> str:
+        """Return the last name of what a link leads to; empty when there is no link."""
+        try:
+            return os.path.basename(os.readlink(os.path.join(self.root, path)))
+        except OSError:
+            return ""
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text without white space around it; None when it cannot be read or is empty."""
+        try:
+            content = self._read(os.path.join(self.root, path))
+        except OSError:
+            return None
+        return content.decode(errors="replace").strip() or None
+
+    def number(self, path: str) -> int | None:
+        """Return the number in a file, 0 to 2**64 - 2; None for anything else, such as "N/A (no PMA)"."""
+        return _number(self.text(path))
+
+    def counter(self, path: str) -> int | None:
+        """Return the number in a file like :meth:`number`, and leave a file alone for a while that was refused."""
+        until = self._refused.get(path)
+        if until is not None:
+            if self._clock() < until:
+                return None
+            del self._refused[path]
+        try:
+            content = self._read(os.path.join(self.root, path))
+        except OSError as error:
+            if error.errno in _REFUSALS:
+                self._refuse(path)
+            return None
+        self._answered.add(path)
+        return _number(content.decode(errors="replace").strip())
+
+    def _refuse(self, path: str) -> None:
+        if len(self._refused) >= _MOST_REFUSED:  # Devices that come and go under ever new names.
+            self._refused.clear()
+            self._answered.clear()
+        self._refused[path] = self._clock() + (REFUSED_ONCE if path in self._answered else REFUSED)
+        self._answered.discard(path)
+
+
+def _number(text: str | None) -> int | None:
+    if text is None or len(text) > _DIGITS or not (text.isascii() and text.isdigit()):
+        return None
+    value = int(text)
+    return value if value < _ALL_ONES else None
