@@ -12,7 +12,7 @@ CONFIGS = Path(__file__).parent / "configs"
 
 MISTAKES = {
     "unknown_key": "web.listen_adress: unknown key, expected one of listen_address, config_file",
-    "unknown_section": "wbe: unknown key, expected one of web, spool, collect, devices",
+    "unknown_section": "wbe: unknown key, expected one of web, spool, collect, devices, network",
     "interval_without_unit_word": (
         """collect.interval: expected a duration such as "5s", "1m" or "0.5s", found 'five'"""
     ),

@@ -72,7 +72,7 @@ class CollectSettings(Section):
     timeout: Annotated[Seconds, Field(ge=0.1, le=60)] = 4.0
     #: Series of one collector beyond this are dropped and counted.
     series_limit: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
-    #: Collectors that are switched off: ranks, devices, host.
+    #: Collectors that are switched off: ranks, devices, host, storage, network.
     disable: tuple[str, ...] = ()
 
 
@@ -86,6 +86,45 @@ class DeviceSettings(Section):
     simulate: Annotated[int, Field(ge=0, le=64)] = 0
 
 
+def _rates(value: object) -> object:
+    """Take "mlx5_*=400,eth0=100" as well as a mapping."""
+    if not isinstance(value, str):
+        return value
+    pairs = [item.partition("=") for item in value.split(",") if item]
+    if not all(pattern and rate for pattern, _, rate in pairs):
+        raise ValueError('patterns and rates such as "mlx5_*=400,eth0=100"')
+    return {pattern: rate for pattern, _, rate in pairs}
+
+
+class NetworkSettings(Section):
+    """Which links are read, and how fast they should be."""
+
+    #: Patterns of RDMA devices and network interfaces; of what they match no file is opened.
+    exclude: tuple[str, ...] = ()
+    #: Patterns of RDMA devices and network interfaces, and their rate in Gb/s; the first that matches counts.
+    expected_rate: Annotated[dict[str, Annotated[float, Field(gt=0, le=100_000)]], BeforeValidator(_rates)] = {}
+    #: Whether virtual functions of network cards are read too.
+    virtual_functions: bool = False
+
+
+class StorageSettings(Section):
+    """Which file systems are shown, and how they are probed.  Patterns are globs of mount points; * crosses slashes."""
+
+    interval: Annotated[Seconds, Field(ge=1, le=3600)] = 15.0
+    #: A probe that has not come back for so long makes its file system stuck.
+    timeout: Annotated[Seconds, Field(ge=0.5, le=600)] = 10.0
+    #: Shown besides network file systems, block devices, the root and /dev/shm.
+    include: tuple[str, ...] = ()
+    #: Never touched; wins over include.
+    exclude: tuple[str, ...] = ()
+    #: Whose first entry is read by each probe.
+    read: tuple[str, ...] = ()
+    #: Where each probe writes a file of 4 KiB, reads it and removes it.
+    write: tuple[str, ...] = ()
+    #: File systems beyond so many are counted only.
+    limit: Annotated[int, Field(ge=1, le=1000)] = 50
+
+
 class Settings(Section):
     """All settings of the exporter."""
 
@@ -93,6 +132,8 @@ class Settings(Section):
     spool: SpoolSettings = SpoolSettings()
     collect: CollectSettings = CollectSettings()
     devices: DeviceSettings = DeviceSettings()
+    network: NetworkSettings = NetworkSettings()
+    storage: StorageSettings = StorageSettings()
 
 
 def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

@@ -20,9 +20,11 @@ from trainvitals._version import __version__
 from trainvitals.collect.base import Collector, Runner
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.host import HostCollector
+from trainvitals.collect.network import NetworkCollector
 from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
+from trainvitals.collect.storage import StorageCollector
 from trainvitals.config import ConfigError, Settings
 from trainvitals.serve.app import make_app
 from trainvitals.serve.landing import RunRow
@@ -50,6 +52,8 @@ class Exporter:
             ranks,
             DevicesCollector.from_settings(settings.devices),
             HostCollector(),
+            StorageCollector.from_settings(settings.storage),
+            NetworkCollector.from_settings(settings.network),
         ]
         known = {collector.name for collector in collectors}
         for name in settings.collect.disable:

@@ -9,7 +9,7 @@ from tests.devices.helpers import descriptors
 
 from trainvitals.collect.base import Sink, Tally
 from trainvitals.collect.host import HostCollector
-from trainvitals.host.system import Filesystem, Host
+from trainvitals.host.system import Host
 
 
 class FakeHost:
@@ -21,9 +21,6 @@ class FakeHost:
     memory = staticmethod(lambda: (1000, 600))
     swap_used = staticmethod(lambda: 0)
     boot_timestamp = staticmethod(lambda: 1.7e9)
-    filesystems = staticmethod(lambda: [Filesystem("/", 100, 40), Filesystem("/data", 200, 150)])
-    network = staticmethod(lambda: {"eth0": (11, 12)})
-    disks = staticmethod(lambda: (21, 22))
 
 
 def collect(host):
@@ -47,14 +44,6 @@ EVERYTHING = {
     ("trainvitals_host_memory_available_bytes",): 600,
     ("trainvitals_host_swap_used_bytes",): 0,
     ("trainvitals_host_boot_timestamp_seconds",): 1.7e9,
-    ("trainvitals_host_filesystem_size_bytes", "/"): 100,
-    ("trainvitals_host_filesystem_size_bytes", "/data"): 200,
-    ("trainvitals_host_filesystem_available_bytes", "/"): 40,
-    ("trainvitals_host_filesystem_available_bytes", "/data"): 150,
-    ("trainvitals_host_network_receive_bytes_total", "eth0"): 11,
-    ("trainvitals_host_network_transmit_bytes_total", "eth0"): 12,
-    ("trainvitals_host_disk_read_bytes_total",): 21,
-    ("trainvitals_host_disk_written_bytes_total",): 22,
 }
 
 
@@ -68,8 +57,6 @@ def test_every_reading_has_its_family():
     [
         ("cpu_seconds", {"trainvitals_host_cpu_seconds_total"}),
         ("memory", {"trainvitals_host_memory_total_bytes", "trainvitals_host_memory_available_bytes"}),
-        ("filesystems", {"trainvitals_host_filesystem_size_bytes", "trainvitals_host_filesystem_available_bytes"}),
-        ("disks", {"trainvitals_host_disk_read_bytes_total", "trainvitals_host_disk_written_bytes_total"}),
     ],
 )
 def test_a_part_that_fails_costs_itself(part, families):
@@ -87,19 +74,16 @@ def test_a_part_that_fails_costs_itself(part, families):
 
 
 def test_what_is_not_known_is_absent():
-    """No number of CPUs and no disk: no series."""
+    """No number of CPUs: no series."""
     host = FakeHost()
     host.cpus = lambda: None
-    host.disks = lambda: None
 
     found, raised = collect(host)
 
     assert raised is None
     assert set(EVERYTHING) - set(found) == {
         ("trainvitals_host_cpus",),
-        ("trainvitals_host_disk_read_bytes_total",),
-        ("trainvitals_host_disk_written_bytes_total",),
-    }
+            }
 
 
 def test_rounds_on_this_machine_leave_nothing_behind():

@@ -9,7 +9,7 @@ from trainvitals.host.system import Host
 
 
 class HostCollector(Collector):
-    """Shows CPU, memory, disks, file systems and network of this node."""
+    """Shows CPU and memory of this node."""
 
     name = "host"
 
@@ -55,25 +55,6 @@ def _boot(host: Host, sink: Sink) -> None:
     sink.add("trainvitals_host_boot_timestamp_seconds", host.boot_timestamp())
 
 
-def _filesystems(host: Host, sink: Sink) -> None:
-    for filesystem in host.filesystems():
-        sink.add("trainvitals_host_filesystem_size_bytes", filesystem.size, filesystem.mountpoint)
-        sink.add("trainvitals_host_filesystem_available_bytes", filesystem.available, filesystem.mountpoint)
-
-
-def _network(host: Host, sink: Sink) -> None:
-    for interface, (received, sent) in host.network().items():
-        sink.add("trainvitals_host_network_receive_bytes_total", received, interface)
-        sink.add("trainvitals_host_network_transmit_bytes_total", sent, interface)
-
-
-def _disks(host: Host, sink: Sink) -> None:
-    disks = host.disks()
-    if disks is not None:
-        sink.add("trainvitals_host_disk_read_bytes_total", disks[0])
-        sink.add("trainvitals_host_disk_written_bytes_total", disks[1])
-
-
 _PARTS: tuple[Callable[[Host, Sink], None], ...] = (
     _cpu,
     _cpus,
@@ -81,7 +62,4 @@ _PARTS: tuple[Callable[[Host, Sink], None], ...] = (
     _memory,
     _swap,
     _boot,
-    _filesystems,
-    _network,
-    _disks,
 )

@@ -124,14 +124,14 @@ HOST = Row(
         ),
         lines(
             "Network",
-            "Bytes received (above) and sent (below) per second, all interfaces together.",
+            "Bytes received (above) and sent (below) per second, all interfaces together, without RDMA.",
             "Bps",
             (
-                _on_nodes("sum by (instance) (rate(trainvitals_host_network_receive_bytes_total[$__rate_interval]))"),
+                _on_nodes("sum by (instance) (rate(trainvitals_network_receive_bytes_total[$__rate_interval]))"),
                 "{{instance}} received",
             ),
             (
-                _on_nodes("-sum by (instance) (rate(trainvitals_host_network_transmit_bytes_total[$__rate_interval]))"),
+                _on_nodes("-sum by (instance) (rate(trainvitals_network_transmit_bytes_total[$__rate_interval]))"),
                 "{{instance}} sent",
             ),
             width=12,
