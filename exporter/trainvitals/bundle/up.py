@@ -11,16 +11,17 @@ import platform
 import sys
 from collections.abc import Sequence
 
-from trainvitals.bundle import grafana, ports, programs, settings
+from trainvitals.bundle import grafana, ports, settings
 from trainvitals.bundle.folder import DataFolder
 from trainvitals.bundle.ports import LOOPBACK
 from trainvitals.bundle.process import BundleError, Child, Guard, get, stop_all
-from trainvitals.bundle.programs import ALERTMANAGER, GRAFANA, PROMETHEUS
 from trainvitals.bundle.screen import Row, Screen
 from trainvitals.bundle.signals import Signals, collected
 from trainvitals.bundle.sinks import MailSink, Queue, WebhookSink
 from trainvitals.bundle.watch import Watch
 from trainvitals.generate.messages import mail_template
+from trainvitals.host import programs
+from trainvitals.host.programs import ALERTMANAGER, GRAFANA, PROMETHEUS
 
 #: A machine that is busy with a training starts programs slowly.
 READY_SECONDS = 60.0

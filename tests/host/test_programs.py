@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.bundle.programs import ALERTMANAGER, GRAFANA, PROMETHEUS, find, how_to_get, system
+from trainvitals.host.programs import ALERTMANAGER, GRAFANA, PROMETHEUS, find, how_to_get, system
 
 
 def test_a_program_is_found_under_any_of_its_names():
