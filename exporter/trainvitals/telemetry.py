@@ -5,6 +5,7 @@ Behind them there is one pipeline, whatever the source was.  Times are wall-cloc
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +91,8 @@ class DeviceSample:
     processes: tuple[DeviceProcess, ...] = ()
     #: Fields that failed, by reason, in this reading.
     failed: dict[str, int] = field(default_factory=dict)
+    #: Since when it is not ``up``; who reads the device does not know, who watches it does.
+    down_since: float | None = None
 
     def set(self, family: str, value: float, *labels: str) -> None:
         """Set a value; see the class."""
@@ -108,3 +111,18 @@ class DeviceSample:
             up=False,
             reason=reason,
         )
+
+
+_PCI = re.compile(r"(?:PCI:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
+
+
+def pci_address(text: str) -> str:
+    """Return a PCI address in the kernel's spelling, ``0000:05:00.0``; empty when it is none.
+
+    Drivers also write ``PCI:0000:05:00``, ``00000000:05:00.0`` and upper case; without a function it is 0.
+    """
+    match = _PCI.fullmatch(text.strip()[:32])
+    if match is None:
+        return ""
+    domain, bus, device, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function or 0}"

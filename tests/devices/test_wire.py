@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainvitals.devices.wire import LONGEST_LINE, Lines, Message, decode, encode
+from trainvitals.devices.wire import DRIVER, LONGEST_LINE, Lines, Message, decode, encode
 from trainvitals.telemetry import DeviceProcess, DeviceSample, Fault
 
 FULL = DeviceSample(
@@ -37,13 +37,15 @@ FAULT = Fault("driver", "0000:1a:00.0", 79, 1.5e9, "fallen")
     "message",
     [
         Message(devices=[FULL, EMPTY]),
-        Message(devices=[EMPTY], faults=[FAULT]),
+        Message(devices=[EMPTY], faults=[FAULT], count=8),
+        Message(devices=[EMPTY], count=0),
         Message(),
         Message(at=0),
+        Message(at=DRIVER),
         Message(down="driver_not_loaded"),
         Message(absent="no library"),
     ],
-    ids=["devices", "faults", "no device", "at", "down", "absent"],
+    ids=["devices", "faults", "count", "no device", "at", "driver", "down", "absent"],
 )
 def test_a_message_survives_the_way(message):
     """What was encoded is decoded to the same, zeros and absences included."""
@@ -69,6 +71,12 @@ def test_what_is_absent_is_not_written():
         b'{"down":7}',
         b'{"devices":{}}',
         b'{"devices":[7]}',
+        b'{"devices":[],"count":-1}',
+        b'{"devices":[],"count":true}',
+        b'{"devices":[],"count":null}',
+        b'{"devices":[],"count":0,"faults":[],"at":0}',
+        b'{"at":-2}',
+        b'{"at":-1.0}',
         b'{"devices":[{"up":true}]}',
         b'{"devices":[{"index":true,"up":true}]}',
         b'{"devices":[{"index":-1,"up":true}]}',
@@ -87,7 +95,6 @@ def test_what_is_absent_is_not_written():
         b'{"devices":[],"faults":[["0000:1a:00.0","79",1.5,""]]}',
         b'{"devices":[],"faults":[["0000:1a:00.0",79,1.5]]}',
         b'{"faults":[]}',
-        b'{"at":-1}',
         b'{"at":true}',
         b'{"devices":[{"index":0,"up":true,"failed":{"x":NaN}}]}',
         b'{"devices":[{"index":0,"up":true,"failed":{"x":Infinity}}]}',
@@ -123,7 +130,19 @@ def test_sizes_are_bounded():
                 st.lists(inner, max_size=3)
                 | st.dictionaries(
                     st.sampled_from(
-                        ["devices", "index", "up", "failed", "uuid", "down", "at", "faults", "values", "processes"]
+                        [
+                            "devices",
+                            "index",
+                            "up",
+                            "failed",
+                            "uuid",
+                            "down",
+                            "at",
+                            "count",
+                            "faults",
+                            "values",
+                            "processes",
+                        ]
                     ),
                     inner,
                     max_size=4,

@@ -60,7 +60,7 @@ def test_without_the_library_it_says_so_once_and_ends(tmp_path):
 
     output, _ = child.communicate(timeout=30)
 
-    assert output == b'{"absent":"libnvidia-ml.so.1 was not found"}\n'
+    assert output == b'{"at":-1}\n{"absent":"libnvidia-ml.so.1 was not found"}\n'
     assert child.returncode == ABSENT == 69
 
 
@@ -185,7 +185,7 @@ def test_a_reading_ends_the_waiting():
         now = seconds
         said += [poller.poll()]
 
-    reading = Message(devices=[DEVICE])
+    reading = Message(devices=[DEVICE], count=1)
     assert said == [Message(down="gone"), Message(down="gone"), reading, Message(down="gone"), reading]
     assert vendor.opened == 4
 
@@ -233,12 +233,43 @@ def test_there_is_always_a_pause(interval):
 
 
 def test_devices_can_be_avoided_or_singled_out():
-    """A device in ``avoid`` is not touched, with ``only`` no other one is, and each is announced before it is read."""
+    """A device in ``avoid`` is not touched, with ``only`` no other one is; the number of all devices is told."""
     devices = [DeviceSample(index=index, uuid=f"U{index}", vendor="fake") for index in range(4)]
-    announced = []
-    rest = Poller(FakeVendor(devices), avoid=[1], announce=announced.append)
-    scout = Poller(FakeVendor(devices), only=[1, 9], announce=announced.append)
+    rest = Poller(FakeVendor(devices), avoid=[1]).poll()
+    scout = Poller(FakeVendor(devices), only=[1, 9]).poll()
 
-    assert [device.index for device in rest.poll().devices] == [0, 2, 3]
-    assert [device.index for device in scout.poll().devices] == [1]
-    assert announced == [0, 2, 3, 1]
+    assert ([device.index for device in rest.devices], rest.count) == ([0, 2, 3], 4)
+    assert ([device.index for device in scout.devices], scout.count) == ([1], 4)
+
+
+def test_everything_that_may_hang_is_announced():
+    """The driver as a whole is announced before it is opened, asked for devices or faults, and closed."""
+    said = []
+
+    class Telling(FakeVendor):
+        def open(self):
+            said.append("open")
+
+        def devices(self):
+            said.append("devices")
+            return super().devices()
+
+        def read(self, index):
+            said.append(f"read {index}")
+            return super().read(index)
+
+        def faults(self):
+            said.append("faults")
+            return []
+
+        def close(self):
+            said.append("close")
+
+    two = [DeviceSample(index=index, uuid=f"U{index}", vendor="fake") for index in range(2)]
+    poller = Poller(Telling(two, SourceDownError("gone")), announce=said.append)
+    poller.poll()
+    assert said == [-1, "open", -1, "devices", 0, "read 0", 1, "read 1", -1, "faults"]
+
+    said.clear()
+    poller.poll()
+    assert said == [-1, "devices", -1, "close"]

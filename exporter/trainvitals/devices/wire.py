@@ -1,8 +1,9 @@
 """The lines between the process that reads devices and the exporter: one JSON object per line.
 
-Four kinds: ``{"at": index}`` says which device is read next, so that one that never answers is known;
-``{"devices": [...], "faults": [...]}`` is a reading; ``{"down": reason}`` says that the driver does not answer now, and
-``{"absent": reason}`` that this machine has nothing of this vendor; the process ends after it.
+Four kinds: ``{"at": index}`` says which device is asked next, so that one that never answers is known, and with the
+index -1 that it is the driver as a whole; ``{"devices": [...], "count": n, "faults": [...]}`` is a reading of all ``n``
+devices of the driver but those that were to be left alone; ``{"down": reason}`` says that the driver does not answer
+now, and ``{"absent": reason}`` that this machine has nothing of this vendor; the process ends after it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ STALE = os.EX_TEMPFAIL
 
 #: Bytes of one line at most; 256 devices with every value need less than half of it.
 LONGEST_LINE = 1 << 23
+#: In ``at``: not one device but the driver.
+DRIVER = -1
 _MOST_DEVICES = 256
 _MOST_VALUES = 4096
 _MOST_LABELS = 6
@@ -35,10 +38,11 @@ _TEXTS = ("uuid", "name", "pci_bus_id", "driver_version", "reason")
 class Message:
     """One line.  Exactly one of the four is meant: ``absent``, else ``down``, else ``at``, else ``devices``.
 
-    ``faults`` come with ``devices``.
+    ``count``, the number of devices that the driver has, and ``faults`` come with ``devices``.
     """
 
     devices: list[DeviceSample] = field(default_factory=list)
+    count: int | None = None
     faults: list[Fault] = field(default_factory=list)
     at: int | None = None
     down: str = ""
@@ -71,6 +75,8 @@ def encode(message: Message) -> bytes:
         document = {"at": message.at}
     else:
         document = {"devices": [_pack(sample) for sample in message.devices]}
+        if message.count is not None:
+            document["count"] = message.count
         if message.faults:
             document["faults"] = [[fault.pci_bus_id, fault.code, fault.time, fault.text] for fault in message.faults]
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
@@ -85,18 +91,20 @@ def decode(line: bytes, vendor: str) -> Message:
 
 
 def _decode(document: Any, vendor: str) -> Message:
-    if not isinstance(document, dict) or len(document) > 2:
+    if not isinstance(document, dict) or len(document) > 3:
         raise ValueError("not one of the four kinds of lines")
     if document.keys() == {"at"}:
-        return Message(at=_index(document["at"]))
+        at = document["at"]
+        return Message(at=DRIVER if type(at) is int and at == DRIVER else _index(at))
     if document.keys() == {"down"}:
         return Message(down=_text(document["down"]) or "unknown")
     if document.keys() == {"absent"}:
         return Message(absent=_text(document["absent"]) or "unknown")
-    if "devices" not in document or document.keys() - {"devices", "faults"}:
+    if "devices" not in document or document.keys() - {"devices", "count", "faults"}:
         raise ValueError("not one of the four kinds of lines")
     return Message(
         devices=[_unpack(item, vendor) for item in _list(document["devices"], _MOST_DEVICES)],
+        count=_index(document["count"]) if "count" in document else None,
         faults=[_fault(item) for item in _list(document.get("faults", []), _MOST_ENTRIES)],
     )
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 
 from trainvitals.devices.base import NoLibraryError, SourceDownError, Vendor
 from trainvitals.devices.vendors import VENDORS, create
-from trainvitals.devices.wire import ABSENT, STALE, Message, encode
+from trainvitals.devices.wire import ABSENT, DRIVER, STALE, Message, encode
 from trainvitals.telemetry import DeviceSample
 
 #: Seconds between attempts to reach a driver that does not answer: the first and the longest.
@@ -31,7 +31,8 @@ class Poller:
     """Turns a vendor into messages, one per call, and reconnects to a driver that went away.
 
     Connecting is costly for everybody when a driver is half dead, so attempts are ``backoff`` seconds apart.
-    Devices in ``avoid`` are left alone; with ``only``, all others are.  Before each device ``announce`` is told of it.
+    Devices in ``avoid`` are left alone; with ``only``, all others are.  ``announce`` is told of each device before it
+    is asked, and of DRIVER before the driver as a whole is: whatever does not return has a name.
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class Poller:
             if not self._connected:
                 if self._clock() < self._due:
                     return Message(down=self._reason)
+                self._announce(DRIVER)
                 self._vendor.open()
                 self._connected = True
-            message = Message(devices=self._read(), faults=list(self._vendor.faults()))
+            message = self._read()
         except SourceDownError as error:
+            self._announce(DRIVER)
             self.close()
             if error.stale:
                 raise
@@ -75,13 +78,16 @@ class Poller:
         self._delay = self._first
         return message
 
-    def _read(self) -> list[DeviceSample]:
-        devices = []
-        for index in self._vendor.devices():
+    def _read(self) -> Message:
+        self._announce(DRIVER)
+        indices = self._vendor.devices()
+        devices: list[DeviceSample] = []
+        for index in indices:
             if index not in self._avoid and (self._only is None or index in self._only):
                 self._announce(index)
                 devices.append(self._vendor.read(index))
-        return devices
+        self._announce(DRIVER)
+        return Message(devices=devices, count=len(indices), faults=list(self._vendor.faults()))
 
     def close(self) -> None:
         """Disconnect."""

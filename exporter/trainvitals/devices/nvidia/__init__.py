@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 
 from trainvitals.devices.base import NoLibraryError, Vendor
-from trainvitals.devices.nvidia.reader import PCI_DEVICES, Nvidia
+from trainvitals.devices.nvidia.reader import Nvidia
+from trainvitals.devices.pci import PCI_DEVICES
 
 
 def create() -> Vendor:
@@ -21,4 +22,4 @@ def create() -> Vendor:
     if not hasattr(pynvml, "nvmlMemory_v2"):
         raise NoLibraryError("the installed module pynvml is not that of nvidia-ml-py 12.560 or newer")
     # The environment is what a parent can hand to this process: a container may see the host's bus elsewhere.
-    return Nvidia(pynvml, pci=os.environ.get("TRAINVITALS_PCI_DEVICES", PCI_DEVICES))
+    return Nvidia(pynvml, bus=os.environ.get("TRAINVITALS_PCI_DEVICES", PCI_DEVICES))

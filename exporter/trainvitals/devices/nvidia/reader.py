@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from trainvitals.devices import pci
 from trainvitals.devices.base import NoLibraryError, SourceDownError
 from trainvitals.devices.nvidia.errors import Effect, down_reason, meaning
 from trainvitals.devices.nvidia.gpu import Gpu, Identity
 from trainvitals.devices.nvidia.signals import SIGNALS, Signal
+from trainvitals.devices.vendors import VENDORS
 from trainvitals.telemetry import DeviceSample, Fault
 
 _DRIVER_NOT_LOADED = 9
 _LIBRARY_NOT_FOUND = 12
-PCI_DEVICES = "/sys/bus/pci/devices"
-_PCI_VENDOR = "0x10de"
 
 
 class Nvidia:
     """Reads all GPUs through ``nvml``, which is the module pynvml.
 
-    ``pci`` is the kernel's folder of PCI devices, ``signals`` what is read of each GPU, ``clock`` gives seconds.
+    ``bus`` is the kernel's folder of PCI devices, ``signals`` what is read of each GPU, ``clock`` gives seconds.
     """
 
     name = "nvidia"
@@ -32,12 +31,12 @@ class Nvidia:
         self,
         nvml: Any,
         *,
-        pci: str = PCI_DEVICES,
+        bus: str = pci.PCI_DEVICES,
         signals: Sequence[Signal] = SIGNALS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nvml = nvml
-        self._pci = pci
+        self._pci = bus
         self._signals = signals
         self._clock = clock
         self._was_open = False
@@ -62,15 +61,11 @@ class Nvidia:
             raise _source_down(error) from None
 
     def _on_the_bus(self) -> bool:
-        """Whether a PCI device of NVIDIA is here; True when that cannot be told."""
+        """Whether a device of NVIDIA is here that a driver could read; True when that cannot be told."""
         try:
-            for device in os.listdir(self._pci):
-                with contextlib.suppress(FileNotFoundError), open(f"{self._pci}/{device}/vendor") as vendor:
-                    if vendor.read().strip() == _PCI_VENDOR:
-                        return True
+            return bool(pci.look(VENDORS[self.name].pci, self._pci).here)
         except OSError:
             return True
-        return False
 
     def close(self) -> None:
         """Shut NVML down; handles do not survive it."""
