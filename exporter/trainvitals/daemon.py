@@ -21,6 +21,7 @@ from trainvitals.collect.base import Collector, Runner
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.host import HostCollector
 from trainvitals.collect.network import NetworkCollector
+from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
@@ -52,6 +53,7 @@ class Exporter:
             ranks,
             DevicesCollector.from_settings(settings.devices),
             HostCollector(),
+            ProcessesCollector(lambda: ranks.live),
             StorageCollector.from_settings(settings.storage),
             NetworkCollector.from_settings(settings.network),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from tests.devices.helpers import descriptors
@@ -28,7 +29,7 @@ def collect(host):
     sink = Sink(Tally(), limit=20_000, collector="host")
     raised = None
     try:
-        HostCollector(host).collect(sink)
+        HostCollector(host, SimpleNamespace(parts=())).collect(sink)
     except OSError as error:
         raised = error
     samples = [sample for family in sink.families() for sample in family.samples]
@@ -83,7 +84,7 @@ def test_what_is_not_known_is_absent():
     assert raised is None
     assert set(EVERYTHING) - set(found) == {
         ("trainvitals_host_cpus",),
-            }
+    }
 
 
 def test_rounds_on_this_machine_leave_nothing_behind():

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 from trainvitals.collect.base import Collector, Sink
+from trainvitals.collect.shortages import Shortages
 from trainvitals.host.system import Host
 
 
 class HostCollector(Collector):
-    """Shows CPU and memory of this node."""
+    """Shows CPU and memory of this node, and what it runs short of."""
 
     name = "host"
 
-    def __init__(self, host: Host | None = None) -> None:
-        self._host = host or Host()
+    def __init__(self, host: Host | None = None, shortages: Shortages | None = None) -> None:
+        host = host or Host()
+        own = [functools.partial(part, host) for part in _PARTS]
+        self._parts: Sequence[Callable[[Sink], None]] = (*own, *(shortages or Shortages()).parts)
 
     def collect(self, sink: Sink) -> None:
         """Add all parts; one that fails costs the others nothing and is raised at the end."""
         failure: Exception | None = None
-        for add in _PARTS:
+        for add in self._parts:
             try:
-                add(self._host, sink)
+                add(sink)
             except Exception as error:  # psutil lets through whatever a strange /proc makes of it.
                 failure = failure or error
         if failure is not None:

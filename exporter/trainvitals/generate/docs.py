@@ -21,6 +21,7 @@ _SOURCES = {
         "Mapping series: join them with `group_left`; device series never change their labels.",
     ),
     "host": ("Host", "From the operating system."),
+    "processes": ("Training processes", "From `/proc`, for ranks whose process can be seen."),
     "storage": ("Storage", "File systems, probed so that a stuck server costs only itself, and disks."),
     "network": ("Network", "InfiniBand, RoCE and Ethernet."),
     "kernel": ("Kernel", "What the kernel complains of."),
