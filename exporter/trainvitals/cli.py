@@ -130,6 +130,29 @@ def up(
 
 
 @app.command()
+def doctor(
+    config_file: Annotated[
+        str | None, typer.Option("--config", "--config.file", help="Settings of the exporter, in YAML.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what can be read on this machine, what not, why, and how to fix it."""
+    try:
+        from trainvitals.doctor import report
+        from trainvitals.doctor.base import here
+        from trainvitals.doctor.run import examine
+        from trainvitals.doctor.table import GROUPS
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node]'")
+    rows = examine(GROUPS, here(config_file, os.environ))
+    if as_json:
+        typer.echo(report.as_json(rows))
+    else:
+        report.show(rows, sys.stdout)
+    raise typer.Exit(0 if report.is_sound(rows) else 1)
+
+
+@app.command()
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a committed file is stale.")] = False,
     root: Annotated[Path, typer.Option("--root", help="The repository.")] = Path(),

@@ -1,0 +1,112 @@
+"""Shows what the checks found: to people, and as JSON to programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trainvitals._version import __version__
+from trainvitals.doctor.base import Outcome
+from trainvitals.doctor.run import Row
+
+_STYLES = {Outcome.OK: "green", Outcome.ABSENT: "dim", Outcome.PROBLEM: "bold red"}
+#: Width of the column of names where there is no terminal.
+_NAME_WIDTH = 28
+_INDENT = 2
+#: What stands before an action.
+_FIX, _ADVICE = "fix: ", "better: "
+
+
+def is_sound(rows: Iterable[Row]) -> bool:
+    """Say whether no check found a problem."""
+    return all(row.result.outcome is not Outcome.PROBLEM for row in rows)
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """Return the results as one JSON document."""
+    results = [
+        {
+            "group": row.group,
+            "check": row.check,
+            "subject": row.result.subject,
+            "outcome": row.result.outcome.value.replace(" ", "_"),
+            "why": row.result.why,
+            "action": row.result.action,
+        }
+        for row in rows
+    ]
+    return json.dumps({"version": __version__, "sound": is_sound(rows), "results": results}, indent=2)
+
+
+def show(rows: Sequence[Row], file: IO[str]) -> None:
+    """Print the results by subject, and the problems last; colours and folding only on a terminal."""
+    console = Console(file=file, highlight=False, soft_wrap=not file.isatty())
+    sound = [row for row in rows if row.result.outcome is not Outcome.PROBLEM]
+    for title, members in _sections(sound):
+        _section(console, title, members)
+    problems = [row for row in rows if row.result.outcome is Outcome.PROBLEM]
+    if problems:
+        _section(console, "Problems", problems)
+    console.print(Text(_verdict(rows), style="bold"))
+
+
+def _sections(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for title, members in groupby(rows, key=lambda row: row.group):
+        yield title, list(members)
+
+
+def _section(console: Console, title: str, rows: Sequence[Row]) -> None:
+    console.print(Text(title, style="bold"))
+    if console.is_terminal:
+        console.print(_grid(rows))
+    else:
+        for line in _lines(rows):
+            # As a Text: brackets in a path are no markup.
+            console.print(Text(line))
+    console.print()
+
+
+def _grid(rows: Sequence[Row]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(max_width=_NAME_WIDTH, overflow="fold")
+    grid.add_column(ratio=1, overflow="fold")
+    for row in rows:
+        style = _STYLES[row.result.outcome]
+        text = Text(_clean(row.result.why))
+        if row.result.action:
+            text.append(f"\n{_prefix(row)}", style="dim")
+            text.append(_clean(row.result.action), style="cyan")
+        grid.add_row(Text(" " * _INDENT + row.result.outcome.value, style=style), Text(_clean(row.name)), text)
+    return grid
+
+
+def _lines(rows: Iterable[Row]) -> Iterator[str]:
+    width = max(len(outcome.value) for outcome in Outcome)
+    for row in rows:
+        start = f"{'':{_INDENT}}{row.result.outcome.value:<{width}}  {_clean(row.name):<{_NAME_WIDTH}}  "
+        yield start + _clean(row.result.why)
+        if row.result.action:
+            yield f"{'':{_INDENT + width + 2 + _NAME_WIDTH + 2}}{_prefix(row)}{_clean(row.result.action)}"
+
+
+def _prefix(row: Row) -> str:
+    return _FIX if row.result.outcome is Outcome.PROBLEM else _ADVICE
+
+
+def _clean(text: str) -> str:
+    """Return a text without what would move a terminal's cursor: names of devices and mounts come from outside."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _verdict(rows: Sequence[Row]) -> str:
+    counts = {outcome: sum(row.result.outcome is outcome for row in rows) for outcome in Outcome}
+    problems = counts[Outcome.PROBLEM]
+    words = "nothing is broken" if not problems else "1 problem" if problems == 1 else f"{problems} problems"
+    return f"{words}; {counts[Outcome.OK]} ok, {counts[Outcome.ABSENT]} not here"
