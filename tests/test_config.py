@@ -90,6 +90,25 @@ def test_a_bad_environment_variable_is_named():
         load(None, {"TRAINVITALS_DEVICES_SIMULATE": "many"}, {})
 
 
+def test_rates_are_written_as_pairs_outside_the_file():
+    """Patterns and rates in Gb/s, parted by commas; the order is kept, for the first that matches counts."""
+    environ = {"TRAINVITALS_NETWORK_EXPECTED_RATE": "mlx5_[89]=200,mlx5_*=400,eth0=2.5"}
+
+    settings = load(None, {**environ, "TRAINVITALS_NETWORK_EXCLUDE": "enx*,mlx5_10"}, {})
+
+    assert list(settings.network.expected_rate.items()) == [("mlx5_[89]", 200.0), ("mlx5_*", 400.0), ("eth0", 2.5)]
+    assert settings.network.exclude == ("enx*", "mlx5_10")
+
+
+@pytest.mark.parametrize("text", ["400", "mlx5_*=", "=400", "mlx5_*=fast", "mlx5_*=0", "mlx5_*=-1", "mlx5_*=1e9"])
+def test_a_rate_that_is_none_is_named(text):
+    """One line says where the mistake is."""
+    with pytest.raises(
+        ConfigError, match=r"^environment variable TRAINVITALS_NETWORK_EXPECTED_RATE: network\.expected"
+    ):
+        load(None, {"TRAINVITALS_NETWORK_EXPECTED_RATE": text}, {})
+
+
 def test_every_setting_is_documented():
     """docs/settings.md has a row for each key, with its environment variable."""
     from trainvitals.config import Settings

@@ -43,7 +43,7 @@ class Sysfs:
         read: Callable[[str], bytes] = read_page,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.root = root
+        self._prefix = root.rstrip("/") + "/"
         self._read = read
         self._clock = clock
         self._refused: dict[str, float] = {}
@@ -52,7 +52,7 @@ class Sysfs:
     def listing(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; none when it is not there.  Raises OSError when it cannot be read."""
         try:
-            return sorted(os.listdir(os.path.join(self.root, path)))
+            return sorted(os.listdir(self._prefix + path))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -65,19 +65,19 @@ class Sysfs:
 
     def exists(self, path: str) -> bool:
         """Say whether there is such a file, folder or link."""
-        return os.path.lexists(os.path.join(self.root, path))
+        return os.path.lexists(self._prefix + path)
 
     def target(self, path: str) -> str:
         """Return the last name of what a link leads to; empty when there is no link."""
         try:
-            return os.path.basename(os.readlink(os.path.join(self.root, path)))
+            return os.path.basename(os.readlink(self._prefix + path))
         except OSError:
             return ""
 
     def text(self, path: str) -> str | None:
         """Return a file's text without white space around it; None when it cannot be read or is empty."""
         try:
-            content = self._read(os.path.join(self.root, path))
+            content = self._read(self._prefix + path)
         except OSError:
             return None
         return content.decode(errors="replace").strip() or None
@@ -94,7 +94,7 @@ class Sysfs:
                 return None
             del self._refused[path]
         try:
-            content = self._read(os.path.join(self.root, path))
+            content = self._read(self._prefix + path)
         except OSError as error:
             if error.errno in _REFUSALS:
                 self._refuse(path)
