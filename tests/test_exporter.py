@@ -26,7 +26,9 @@ UNSTABLE = re.compile(
     r"|device_source_\w+|checkpoint_duration_seconds|records_\w+)|process_\w+)"
 )
 #: Which of these there are depends on the machine.
-ABSENT = re.compile(r"^(trainvitals_(host|network|infiniband|device_source)_|process_|python_|trainvitals_build_info)")
+ABSENT = re.compile(
+    r"^(trainvitals_(host|network|infiniband|kernel|device_source)_|process_|python_|trainvitals_build_info)"
+)
 
 TRAINER = """
 import sys, trainvitals

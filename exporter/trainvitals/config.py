@@ -72,7 +72,7 @@ class CollectSettings(Section):
     timeout: Annotated[Seconds, Field(ge=0.1, le=60)] = 4.0
     #: Series of one collector beyond this are dropped and counted.
     series_limit: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
-    #: Collectors that are switched off: ranks, devices, host, storage, network.
+    #: Collectors that are switched off: ranks, devices, faults, host, storage, network, kernel.
     disable: tuple[str, ...] = ()
 
 
@@ -125,6 +125,13 @@ class StorageSettings(Section):
     limit: Annotated[int, Field(ge=1, le=1000)] = 50
 
 
+class KernelSettings(Section):
+    """How the kernel's log is read."""
+
+    #: The device, or another file of its format.
+    path: Annotated[str, Field(min_length=1)] = "/dev/kmsg"
+
+
 class Settings(Section):
     """All settings of the exporter."""
 
@@ -134,6 +141,7 @@ class Settings(Section):
     devices: DeviceSettings = DeviceSettings()
     network: NetworkSettings = NetworkSettings()
     storage: StorageSettings = StorageSettings()
+    kernel: KernelSettings = KernelSettings()
 
 
 def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

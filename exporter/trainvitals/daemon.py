@@ -19,7 +19,9 @@ from trainvitals import detect
 from trainvitals._version import __version__
 from trainvitals.collect.base import Collector, Runner
 from trainvitals.collect.devices import DevicesCollector
+from trainvitals.collect.faults import FaultLog, FaultsCollector
 from trainvitals.collect.host import HostCollector
+from trainvitals.collect.kernel import KernelCollector
 from trainvitals.collect.network import NetworkCollector
 from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
@@ -27,6 +29,7 @@ from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 from trainvitals.collect.storage import StorageCollector
 from trainvitals.config import ConfigError, Settings
+from trainvitals.host.kmsg import KernelLog
 from trainvitals.serve.app import make_app
 from trainvitals.serve.landing import RunRow
 from trainvitals.serve.reload import WebConfigFile
@@ -49,13 +52,17 @@ class Exporter:
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
         self._runs = Runs(detect.build)
         ranks = RanksCollector(self._spool, self._runs, clock)
+        # The two tellings of a fault are as far apart as two rounds, and some seconds.
+        faults = FaultLog(window=settings.collect.interval + 5.0)
         collectors: list[Collector] = [
             ranks,
             DevicesCollector.from_settings(settings.devices),
+            FaultsCollector(faults),
             HostCollector(),
             ProcessesCollector(lambda: ranks.live),
             StorageCollector.from_settings(settings.storage),
             NetworkCollector.from_settings(settings.network),
+            KernelCollector(KernelLog(settings.kernel.path), faults),
         ]
         known = {collector.name for collector in collectors}
         for name in settings.collect.disable:

@@ -1,0 +1,79 @@
+"""The kernel's log -> families, and the faults of devices in it -> the log of faults."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from trainvitals.collect.base import Collector, Sink
+from trainvitals.collect.faults import FaultLog
+from trainvitals.host.kernel_events import KernelEvent, Parser
+from trainvitals.host.kernel_kinds import KINDS
+from trainvitals.host.kmsg import KernelLog, Problem
+from trainvitals.telemetry import Fault
+
+log = logging.getLogger(__name__)
+
+#: Kinds and places that are kept; at a further place an event has no place.
+_MOST_PLACES = 100
+_SWITCH = re.compile(r"(?P<effect>Fatal|Non-fatal)\b(?:, Link (?P<link>\d{1,3})\b)?", re.IGNORECASE)
+
+
+class KernelCollector(Collector):
+    """Shows what the kernel complains of, since the oldest record of its log."""
+
+    name = "kernel"
+
+    def __init__(self, source: KernelLog, faults: FaultLog) -> None:
+        self._source = source
+        self._faults = faults
+        self._parser = Parser()
+        self._problem: Problem | None = None
+        self._counts = dict.fromkeys((kind.name for kind in KINDS), 0)
+        self._last: dict[tuple[str, str], float] = {}
+
+    def collect(self, sink: Sink) -> None:
+        """Read what is new and add what was counted.  A log that cannot be read is no failure, but is told once."""
+        for record in self._source.poll():
+            event = self._parser.parse(record.text)
+            if event is not None:
+                self._take(event, record.time)
+        self._complain(self._source.problem)
+        sink.add("trainvitals_kernel_log_readable", float(self._source.problem is None))
+        if self._source.oldest is None:
+            return
+        sink.add("trainvitals_kernel_log_oldest_timestamp_seconds", self._source.oldest)
+        sink.add("trainvitals_kernel_log_records_lost_total", self._source.lost)
+        for kind, count in self._counts.items():
+            sink.add("trainvitals_kernel_events_total", count, kind)
+        for (kind, place), moment in self._last.items():
+            sink.add("trainvitals_kernel_event_last_timestamp_seconds", moment, kind, place)
+
+    def stop(self) -> None:
+        """Close the log."""
+        self._source.close()
+
+    def _take(self, event: KernelEvent, moment: float) -> None:
+        if event.kind == "xid":
+            self._faults.add(Fault("kernel", event.place, event.code, moment, event.text))
+        elif event.kind == "sxid":
+            match = _SWITCH.match(event.text)
+            effect = match["effect"].lower().replace("-", "") if match else "unknown"
+            link = str(int(match["link"])) if match and match["link"] else ""
+            self._faults.switch(event.place, event.code, effect, link, moment)
+        elif event.kind == "fallen_off_bus":
+            self._faults.fallen_off_bus(event.place, moment)
+        elif event.kind == "gpu_identity":
+            self._faults.identify(event.place, event.text)
+        else:
+            self._counts[event.kind] += 1
+            key = (event.kind, event.place)
+            if key not in self._last and len(self._last) >= _MOST_PLACES:
+                key = (event.kind, "")
+            self._last[key] = moment
+
+    def _complain(self, problem: Problem | None) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            if problem is not None:
+                log.warning("the kernel's log cannot be read: %s", problem.fix)
