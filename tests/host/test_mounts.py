@@ -15,7 +15,7 @@ NODE = parse((FIXTURES / "mountinfo_node.txt").read_bytes())
 ODD = parse((FIXTURES / "mountinfo_odd.txt").read_bytes())
 
 
-def mount(path, device="0:99", number=9, fstype="nfs", source="nas:/x", root="/"):
+def mount(path, *, device="0:99", number=9, fstype="nfs", source="nas:/x", root="/"):
     """Return a mount."""
     return Mount(number, device, root, path, fstype, source, read_only=False)
 

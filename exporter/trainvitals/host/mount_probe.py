@@ -1,8 +1,9 @@
 """Asks file systems how they are, and is never held up by one that does not answer.
 
 A call into the file system of a dead server blocks in the kernel, and often not even SIGKILL ends it.  A process with
-such a thread cannot end: its sockets stay open and its parent cannot reap it.  So the calls are made in a child process
-(:mod:`~trainvitals.host.mount_worker`), which holds nothing but two pipes, in one thread per mount:
+such a thread cannot end: after SIGKILL it is a zombie whose sockets are open still, so that the next exporter finds its
+port taken.  So the calls are made in a child process (:mod:`~trainvitals.host.mount_worker`), which holds nothing but
+two pipes, in one thread per mount:
 
 - at most one call is under way per file system; the next begins when it has come back, however long that takes;
 - the exporter itself can always end and give its port back, whatever state the child is in;
@@ -124,6 +125,7 @@ class MountProbe:
         self._clock = clock
         #: Guards what follows; told of when a child came, answered or went.
         self._changed = threading.Condition()
+        #: Only one that has answered: the time of its start is nobody's latency.
         self._child: Child | None = None
         self._unkilled: list[Child] = []
         self._flights: dict[str, _Flight] = {}
@@ -245,9 +247,6 @@ class MountProbe:
             return
         assert child.stdin is not None  # noqa: S101  # Popen was told to make pipes.
         os.set_blocking(child.stdin.fileno(), False)
-        with self._changed:
-            self._child = child
-            self._changed.notify_all()
         try:
             trouble = self._follow(child)
         finally:
@@ -284,13 +283,14 @@ class MountProbe:
             if not chunk:
                 return "ended" if not self._stopping else ""
             *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > select.PIPE_BUF or not self._take(lines):
+            if len(rest) > select.PIPE_BUF or not self._take(child, lines):
                 return "wrote nonsense"
         return ""
 
-    def _take(self, lines: Collection[bytes]) -> bool:
-        """Take answers; False when one is none."""
+    def _take(self, child: Child, lines: Collection[bytes]) -> bool:
+        """Take answers; False when one is none.  After its first a child is given probes."""
         with self._changed:
+            self._child = child
             now = self._answered = self._clock()
             for line in lines:
                 words = line.decode("ascii", "replace").split()
