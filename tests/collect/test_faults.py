@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.helpers import Scrape
 
 from trainvitals.collect.base import NoData, Sink, Tally
@@ -103,6 +105,18 @@ def test_of_several_alike_each_finds_its_own():
         faults.add(xid(13, moment, source))
 
     assert counts(faults) == {"13": 3.0}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["kernel", "driver"]), st.floats(0.0, 10.0)), max_size=30))
+def test_alike_and_close_are_as_many_as_the_busier_source_told(tellings):
+    """In whatever order they come."""
+    faults = known()
+
+    for source, moment in tellings:
+        faults.add(xid(13, moment, source))
+
+    told = [source for source, _ in tellings]
+    assert sum(counts(faults).values()) == max(told.count("kernel"), told.count("driver"))
 
 
 def test_what_is_not_the_same_is_not_put_together():

@@ -240,6 +240,21 @@ def test_a_missing_log_is_a_reason_with_a_fix(tmp_path):
     log.close()
 
 
+def test_another_device_in_its_place_is_no_log():
+    """Containers have /dev/null or their console there; a console would lose what is typed."""
+    master, slave = os.openpty()
+    before = len(os.listdir("/proc/self/fd"))
+
+    for path in ("/dev/null", os.ttyname(slave)):
+        problem = KernelLog(path).check()
+        assert problem is not None
+        assert problem.reason == "missing"
+
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(master)
+    os.close(slave)
+
+
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
 def test_a_missing_right_is_a_reason_with_a_fix(number):
     """dmesg_restrict, or a container without the device."""

@@ -20,12 +20,15 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 PATH = "/dev/kmsg"
+#: Its number (Linux, Documentation/admin-guide/devices.txt).
+_DEVICE = os.makedev(1, 11)
 
 #: A record is at most 8 KiB (CONSOLE_EXT_LOG_MAX of the kernel, 2 KiB since 6.1).
 _READ = 16_384
@@ -63,12 +66,20 @@ class Log(Protocol):
 
 
 def open_log(path: str) -> Log:
-    """Open the kernel's log, or a file or pipe of the same format, without blocking.  Raises OSError."""
+    """Open the kernel's log, or a file or pipe of the same format, without blocking.  Raises OSError.
+
+    Containers put other devices in its place, /dev/null or a console: that is FileNotFoundError.
+    """
     return open(path, "rb", buffering=0, opener=_opener)
 
 
 def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    found = os.fstat(descriptor)
+    if stat.S_ISCHR(found.st_mode) and found.st_rdev != _DEVICE:
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, "this is another device", path)
+    return descriptor
 
 
 class KernelLog:
@@ -84,7 +95,7 @@ class KernelLog:
         self,
         path: str = PATH,
         *,
-        limit: int = 10_000,
+        limit: int = 4_000,
         opener: Callable[[str], Log] = open_log,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
