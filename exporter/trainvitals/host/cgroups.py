@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from trainvitals.host import files
 
 _MOST_PARTS = 64
-_JOB = re.compile(r"job_([0-9]{1,10})")
-_SLUID = re.compile(r"s[0-9A-Z]{13}")
+JOB = re.compile(r"job_([0-9]{1,10})")
+SLUID = re.compile(r"s[0-9A-Z]{13}")
 _STEP = re.compile(r"step_([0-9]{1,10}(?:\+[0-9]{1,10})?|batch|extern|interactive)")
 #: uid of a pod: dashes become underscores in the names of systemd; static pods have a hash.
 _POD = re.compile(r"(?:^|-)pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?$")
@@ -102,10 +102,10 @@ def _slurm(parts: list[str]) -> tuple[str, str]:
     if parts[:1] == ["user.slice"]:
         return "", ""
     for index, part in enumerate(parts):
-        named = _JOB.fullmatch(part)
+        named = JOB.fullmatch(part)
         is_v1 = index >= 2 and parts[index - 2].startswith("slurm") and parts[index - 1].startswith("uid_")
         is_v2 = index >= 1 and parts[index - 1].endswith("slurmstepd.scope")
-        job = named[1] if named else part if is_v2 and _SLUID.fullmatch(part) else ""
+        job = named[1] if named else part if is_v2 and SLUID.fullmatch(part) else ""
         if job and (is_v1 or is_v2):
             step = _STEP.fullmatch(parts[index + 1]) if index + 1 < len(parts) else None
             return job, step[1] if step else ""

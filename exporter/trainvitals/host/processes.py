@@ -20,6 +20,21 @@ _MOST_PROCESSES = 65536
 _FEWEST_FIELDS = 45
 
 
+#: The inode of the first namespace of process ids: PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h.
+_FIRST_NAMESPACE = 0xEFFFFFFC
+
+
+def sees_the_host(proc: str = "/proc") -> bool:
+    """Whether this process counts processes as the node does; a container does only where it is told to.
+
+    Drivers name processes by the numbers of the node.
+    """
+    try:
+        return os.stat(f"{proc}/self/ns/pid").st_ino == _FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """One process as it is now.
