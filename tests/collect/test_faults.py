@@ -278,6 +278,15 @@ def test_a_device_that_is_lost_keeps_its_name():
     )
 
 
+def test_a_device_without_an_address_names_no_fault():
+    """A driver that does not tell the address must not lend its device to faults from nowhere."""
+    faults = FaultLog(patience=0.0)
+    faults.know({"": ("3", "GPU-c")})
+    faults.add(xid(79, 0.0, pci=""))
+
+    assert 'trainvitals_device_xid_errors_total{device="",pci_bus_id="",uuid="",xid="79"}' in scrape(faults)
+
+
 @pytest.mark.parametrize("code", [0, -1, 2**32 - 1, 10**400])
 def test_numbers_that_are_no_xid_are_not_taken(code):
     """Sentinels of drivers, and nonsense."""

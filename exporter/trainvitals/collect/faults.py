@@ -71,10 +71,11 @@ class FaultLog:
         self._dropped = 0
 
     def know(self, devices: Mapping[str, tuple[str, str]]) -> None:
-        """Tell which device (index, uuid) is at a PCI address.  One that is lost later keeps its name."""
+        """Tell which device of NVIDIA (index, uuid) is at a PCI address.  One that is lost later keeps its name."""
         with self._lock:
             for pci, name in devices.items():
-                self._names[pci_address(pci)] = name
+                if address := pci_address(pci):
+                    self._names[address] = name
 
     def identify(self, pci: str, uuid: str) -> None:
         """Tell the UUID at a PCI address, where no index is known."""
