@@ -114,6 +114,7 @@ def test_a_file_system_is_shown_once():
     ]
 
     assert chosen(mounts) == ["/other", "/srv"]
+    assert chosen(mounts, include=("/srv/l*",)) == ["/other", "/srv/long"]
 
 
 def test_a_mount_that_is_a_file_makes_room_for_one_that_is_not():

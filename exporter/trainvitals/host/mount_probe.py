@@ -231,7 +231,10 @@ class MountProbe:
         while not self._stopping:
             began = self._clock()
             if len(self._unkilled) < _MOST_UNKILLED:
-                self._one_child()
+                try:
+                    self._one_child()
+                except Exception as error:  # Without this thread nothing would ever be known again.
+                    log.warning("storage: the probing process is replaced: %s", error)
                 self.restarts += not self._stopping
             if self._clock() - began > self._longest:
                 pause = self._first

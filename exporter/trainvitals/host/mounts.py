@@ -151,8 +151,8 @@ def without_credentials(source: str) -> str:
 class Choice:
     """Chooses the mounts that matter, each file system once.
 
-    ``include`` and ``exclude`` are glob patterns of mount points (``*`` also crosses slashes); exclude wins.  Of more
-    than ``limit`` those stay that hurt most: root and shared memory, then what is remote, then the shortest paths.
+    ``include`` and ``exclude`` are glob patterns of mount points (``*`` also crosses slashes); exclude wins.  A file
+    system is shown where include names it, else where its root is mounted, else at the shortest path.  Of more than ``limit`` those stay that hurt most: root and shared memory, then what is remote, then the shortest paths.
     """
 
     def __init__(self, *, include: Sequence[str] = (), exclude: Sequence[str] = (), limit: int = 50) -> None:
@@ -179,7 +179,8 @@ class Choice:
         for mount in mounts:
             if self._matters(mount):
                 # Bind mounts and subvolumes show the same space again.
-                key = (mount in avoid, mount.mountpoint not in _ALWAYS, mount.root != "/", *_by_length(mount))
+                wish = 0 if mount.mountpoint in _ALWAYS else 1 if matches(mount.mountpoint, self._include) else 2
+                key = (mount in avoid, wish, mount.root != "/", *_by_length(mount))
                 if mount.device not in best or key < best[mount.device][0]:
                     best[mount.device] = (key, mount)
         found = sorted(
