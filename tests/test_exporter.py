@@ -21,13 +21,14 @@ GOLDEN = ROOT / "tests" / "golden" / "metrics.txt"
 
 #: Families whose values differ from run to run or from machine to machine; their series are compared, not their values.
 UNSTABLE = re.compile(
-    r"^(trainvitals_(host_\w+|device_(utilization|memory_used|memory_activity|temperature|power_watts|clock)\w*"
+    r"^(trainvitals_(host_\w+|rank_(process|loader)_\w+|device_(utilization|memory_used|memory_activity|temperature|power_watts|clock)\w*"
     r"|\w*timestamp_seconds|step_duration_seconds\w*|phase_seconds_total|collector_duration_seconds|build_info"
     r"|device_source_\w+|checkpoint_duration_seconds|records_\w+)|process_\w+)"
 )
 #: Which of these there are depends on the machine.
 ABSENT = re.compile(
-    r"^(trainvitals_(host|network|infiniband|kernel|device_source)_|process_|python_|trainvitals_build_info)"
+    r"^(trainvitals_(host|network|infiniband|kernel|device_source|container|rank_cgroup|rank_process_descriptors"
+    r"|rank_container|rank_slurm)_|process_|python_|trainvitals_build_info)"
 )
 
 TRAINER = """
@@ -162,7 +163,8 @@ def normalize(text):
 @pytest.mark.usefixtures("trainer")
 def test_a_scrape_is_what_it_was(exporter):
     """All series of a run, its devices and the exporter stand in a file; UPDATE_GOLDEN=1 rewrites it."""
-    text = exporter.until(lambda text: 'trainvitals_events_total{kind="change"' in text and "SIMULATED-1" in text)
+    last = ('trainvitals_events_total{kind="change"', "SIMULATED-1", "rank_device_info{", "rank_loader_workers{")
+    text = exporter.until(lambda text: all(name in text for name in last))
 
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(normalize(text))

@@ -72,7 +72,8 @@ class CollectSettings(Section):
     timeout: Annotated[Seconds, Field(ge=0.1, le=60)] = 4.0
     #: Series of one collector beyond this are dropped and counted.
     series_limit: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
-    #: Collectors that are switched off: ranks, devices, faults, host, storage, network, kernel.
+    #: Collectors that are switched off: ranks, devices, faults, host, processes, attribution, storage, network,
+    #: kernel.
     disable: tuple[str, ...] = ()
 
 
@@ -105,6 +106,8 @@ class NetworkSettings(Section):
     expected_rate: Annotated[dict[str, Annotated[float, Field(gt=0, le=100_000)]], BeforeValidator(_rates)] = {}
     #: Whether virtual functions of network cards are read too.
     virtual_functions: bool = False
+    #: Where the kernel's devices are: in a container, where the host's /sys is mounted.
+    sysfs: str = "/sys"
 
 
 class StorageSettings(Section):
@@ -132,6 +135,13 @@ class KernelSettings(Section):
     path: Annotated[str, Field(min_length=1)] = "/dev/kmsg"
 
 
+class AttributionSettings(Section):
+    """How devices are mapped to jobs."""
+
+    #: Where a prolog of Slurm writes a file for each job; read only if it belongs to root, who alone may write.
+    slurm_folder: str = "/run/trainvitals/slurm"
+
+
 class Settings(Section):
     """All settings of the exporter."""
 
@@ -141,6 +151,7 @@ class Settings(Section):
     devices: DeviceSettings = DeviceSettings()
     network: NetworkSettings = NetworkSettings()
     storage: StorageSettings = StorageSettings()
+    attribution: AttributionSettings = AttributionSettings()
     kernel: KernelSettings = KernelSettings()
 
 

@@ -17,6 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from trainvitals import detect
 from trainvitals._version import __version__
+from trainvitals.collect.attribution import AttributionCollector
 from trainvitals.collect.base import Collector, Runner
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog, FaultsCollector
@@ -54,12 +55,14 @@ class Exporter:
         ranks = RanksCollector(self._spool, self._runs, clock)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
+        devices = DevicesCollector.from_settings(settings.devices)
         collectors: list[Collector] = [
             ranks,
-            DevicesCollector.from_settings(settings.devices),
+            devices,
             FaultsCollector(faults),
             HostCollector(),
             ProcessesCollector(lambda: ranks.live),
+            AttributionCollector.from_settings(settings.attribution, lambda: ranks.live, devices.latest_devices, clock),
             StorageCollector.from_settings(settings.storage),
             NetworkCollector.from_settings(settings.network),
             KernelCollector(KernelLog(settings.kernel.path), faults),

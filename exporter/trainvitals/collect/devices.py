@@ -65,6 +65,10 @@ class DevicesCollector(Collector):
         for reason, count in sorted(failed.items()):
             sink.add("trainvitals_device_reads_failed_total", count, reason)
 
+    def latest_devices(self) -> list[DeviceSample]:
+        """Return the newest samples of all devices; safe in any thread."""
+        return [device for source in self._sources if (reading := source.latest()) for device in reading.devices]
+
     def _add_source(self, sink: Sink, reading: Reading) -> None:
         sink.add("trainvitals_device_source_up", float(reading.up), reading.vendor)
         sink.add("trainvitals_device_source_restarts_total", reading.restarts, reading.vendor)
