@@ -173,12 +173,23 @@ def test_a_node_of_eight_ports_keeps_to_its_budget(tmp_path):
     assert both - infiniband <= 8 * (25 + 16)
 
 
-def test_settings_reach_the_readers():
-    """What the settings exclude and expect is what the collector does with this machine's /sys."""
-    settings = NetworkSettings(exclude=("*",), expected_rate={"*": 100.0})
+def test_settings_reach_the_readers(tmp_path):
+    """Another /sys, what is excluded, what is expected, and virtual functions."""
+    plant(tmp_path, "connectx7_infiniband", n=3)
+    plant(tmp_path, "connectx7_roce", n=2)
+    plant(tmp_path, "interfaces")
+    settings = NetworkSettings(
+        sysfs=str(tmp_path),
+        exclude=("eno*", "roce_?"),
+        expected_rate={"mlx5_3": 800, "ra*": 100},
+        virtual_functions=True,
+    )
 
-    with pytest.raises(NoData):
-        collect(NetworkCollector.from_settings(settings))
+    found, _ = collect(NetworkCollector.from_settings(settings))
+
+    rates = {key[1]: value for key, value in found.items() if "_expected_" in key[0]}
+    assert rates == {"mlx5_3": 1e11, "rail2": 1.25e10, "ib0": 5e10, "bond0": 25 * 1.25e8}
+    assert {key[1] for key in found if key[0] == "network_up"} == {"bond0", "ib0", "rail2", "rep0", "vf0"}
 
 
 def test_rounds_leave_nothing_behind(tmp_path):

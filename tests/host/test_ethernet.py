@@ -109,6 +109,14 @@ def test_states(tmp_path, make):
     }
 
 
+def test_a_carrier_that_cannot_be_read_says_nothing(tmp_path, make, opener):
+    """Neither the driver nor the carrier: whether the link is up is not known, and so absent."""
+    plant(tmp_path, "interfaces")
+    opener.fail = {"/eno4/carrier": errno.EINVAL}
+
+    assert by_name(make().interfaces())["eno4"].up is None
+
+
 def test_the_speed_of_a_dead_link_is_not_asked(tmp_path, make, opener):
     """The kernel answers EINVAL, and takes a lock of the whole network for it."""
     plant(tmp_path, "interfaces")

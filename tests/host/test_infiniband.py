@@ -335,11 +335,14 @@ def test_a_port_that_is_down_keeps_its_expected_rate(tmp_path, make):
 
 
 def test_a_port_that_was_slow_from_the_start_shows_next_to_its_like(tmp_path, make):
-    """The rate of most ports of the same card counts; ports of another card and link layer do not."""
-    for n in range(1, 4):
+    """The rate of most ports of the same card and link layer counts, and that of no other."""
+    for n in range(1, 5):
         plant(tmp_path, "connectx7_infiniband", n=n)
     plant(tmp_path, "connectx7_roce", n=9)
     write(port_file(tmp_path, 2, "rate"), "100 Gb/sec (1X NDR)\n")
+    write(port_file(tmp_path, 4, "rate"), "200 Gb/sec (4X HDR)\n")
+    write(tmp_path / "devices/0000:48:00.0/modalias", "pci:v000015B3d0000101Bsv000015B3sd00000006bc02sc07i00")
+    write(tmp_path / "devices/0000:9a:00.1/modalias", (tmp_path / "devices/0000:18:00.0/modalias").read_text())
     write(tmp_path / "class/infiniband/roce_9/ports/1/rate", "200 Gb/sec (4X HDR)\n")
 
     ports = by_key(make().ports())
@@ -348,6 +351,7 @@ def test_a_port_that_was_slow_from_the_start_shows_next_to_its_like(tmp_path, ma
         "mlx5_1/1": (400, 400),
         "mlx5_2/1": (100, 400),
         "mlx5_3/1": (400, 400),
+        "mlx5_4/1": (200, 200),
         "roce_9/1": (200, 200),
     }
 
@@ -356,10 +360,10 @@ def test_half_of_the_ports_are_no_majority(tmp_path, make):
     """Two of four at 200: nobody can say who is right."""
     for n in range(1, 5):
         plant(tmp_path, "connectx7_infiniband", n=n)
-    for n in (1, 2):
+    for n in (3, 4):
         write(port_file(tmp_path, n, "rate"), "200 Gb/sec (2X NDR)\n")
 
-    assert [port.expected_rate / GBIT for port in make().ports()] == [200, 200, 400, 400]
+    assert [port.expected_rate / GBIT for port in make().ports()] == [400, 400, 200, 200]
 
 
 def test_settings_say_what_is_expected(tmp_path, make):

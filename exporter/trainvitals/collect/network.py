@@ -7,6 +7,7 @@ from trainvitals.config import NetworkSettings
 from trainvitals.host.ethernet import Ethernet, Interface
 from trainvitals.host.infiniband import Infiniband, Port
 from trainvitals.host.links import Choice
+from trainvitals.host.sysfs import Sysfs
 
 
 class NetworkCollector(Collector):
@@ -20,13 +21,14 @@ class NetworkCollector(Collector):
 
     @classmethod
     def from_settings(cls, settings: NetworkSettings) -> NetworkCollector:
-        """Return a collector of this node's /sys."""
+        """Return a collector of the links below ``settings.sysfs``."""
         choice = Choice(
             exclude=settings.exclude,
             virtual_functions=settings.virtual_functions,
             expected=settings.expected_rate,
         )
-        return cls(Infiniband(choice=choice), Ethernet(choice=choice))
+        sysfs = Sysfs(settings.sysfs)
+        return cls(Infiniband(sysfs, choice), Ethernet(sysfs, choice))
 
     def collect(self, sink: Sink) -> None:
         """Add both kinds; one that fails costs the other nothing and is raised at the end.

@@ -139,7 +139,8 @@ class Ethernet:
         state = _word(sysfs.text(f"{folder}/operstate"))
         up = None if state is None else state == "up"
         if state == "unknown":  # Some drivers never say; then the carrier does.
-            up = sysfs.number(f"{folder}/carrier") == 1
+            carrier = sysfs.number(f"{folder}/carrier")
+            up = None if carrier is None else carrier == 1
         errors = {}
         if not details.stacked:
             values = {kind: sysfs.number(f"{folder}/statistics/{kind}") for kind in (*_ERRORS, *_RARE_ERRORS)}
