@@ -197,12 +197,14 @@ def test_absurd_values_are_rejected_and_counted(collector, driver):  # noqa: F81
     wait_until(rejected)
     found = rejected()
     device = f'device="0",uuid="{uuid(0)}"'
-    assert sorted(name for name in found if device in name and "_info" not in name) == [
-        f'trainvitals_device_clock_hertz{{clock="memory",{device}}}',
-        f"trainvitals_device_memory_activity_ratio{{{device}}}",
-        f"trainvitals_device_memory_total_bytes{{{device}}}",
-        f"trainvitals_device_up{{{device}}}",
+    gone = ("utilization_ratio{", "memory_used_bytes{", "power_limit_watts{", "temperature_celsius{")
+    assert not [name for name in found if uuid(0) in name and any(family in name for family in gone)]
+    assert [name for name in found if uuid(0) in name and "_power_watts{" in name] == [
+        f'trainvitals_device_power_watts{{device="0",kind="average",uuid="{uuid(0)}"}}'
     ]
+    assert f'trainvitals_device_clock_hertz{{clock="sm",{device}}}' not in found
+    assert found[f'trainvitals_device_clock_hertz{{clock="memory",{device}}}'] == 2619e6
+    assert found[f"trainvitals_device_memory_total_bytes{{{device}}}"] == 100 * 2**30
     assert found[f'trainvitals_device_utilization_ratio{{device="1",uuid="{uuid(1)}"}}'] == 0.91
 
 

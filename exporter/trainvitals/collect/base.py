@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 
+from trainvitals.devices.blanks import ALL_ONES, BLANKS
 from trainvitals.metrics import FAMILIES, STEP_BUCKETS
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,31 @@ LONGEST_LABEL = 256
 _CONTROL = re.compile(
     r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]+"
 )
-#: Drivers answer "not supported" with these: all bits set, and the blank values of NVML and DCGM.
-_IMPOSSIBLE = frozenset({float(2**32 - 1), float(2**64 - 1), float(2**63 - 1), float(2**63 - 14), float(0x7FFFFFF0)})
-#: Bounds by unit: "not supported" survives a conversion of units only as a number that no device can reach.
-_BOUNDS = {"_celsius": (-100.0, 250.0), "_watts": (0.0, 1e5), "_hertz": (0.0, 1e11)}
+#: Nothing counts to these; a size in bytes may well be 2**47.
+_IMPOSSIBLE = ALL_ONES | {float(0x7FFFFFF0)}
+_DEVICE = "trainvitals_device_"
+_YES_OR_NO = (0.0, 1.0)
+#: Bounds by the end of the name: "not supported" survives a conversion of units only as a number that nothing can
+#: reach.  A generation of PCIe and a number of lanes leave room for what is not built yet.
+_BOUNDS = {
+    "_celsius": (-100.0, 250.0),
+    "_watts": (0.0, 1e5),
+    "_hertz": (0.0, 3e10),
+    "_pcie_generation": (1.0, 10.0),
+    "_pcie_max_generation": (1.0, 10.0),
+    "_pcie_width": (1.0, 64.0),
+    "_pcie_max_width": (1.0, 64.0),
+    "_performance_state": (0.0, 15.0),
+    "_remapped_rows": (0.0, 1e6),
+    "_remap_banks": (0.0, 1e6),
+    "_retired_pages": (0.0, 1e6),
+    "_pending": _YES_OR_NO,
+    "_ecc_enabled": _YES_OR_NO,
+    "_remap_failed": _YES_OR_NO,
+    "_threshold_exceeded": _YES_OR_NO,
+    "_recovery_needed": _YES_OR_NO,
+    "_clock_limited": _YES_OR_NO,
+}
 #: Families in which NaN and infinity are what was measured.
 _MAY_BE_NONFINITE = frozenset(
     {
@@ -171,8 +193,10 @@ def _possible(name: str, value: float) -> bool:
         return True
     if name.endswith("_ratio") and not name.endswith("signal_ratio"):
         return 0.0 <= value <= 1.0
-    for unit, (lowest, highest) in _BOUNDS.items():
-        if name.endswith(unit):
+    if name.startswith(_DEVICE) and value in BLANKS:
+        return False
+    for end, (lowest, highest) in _BOUNDS.items():
+        if name.endswith(end):
             return lowest <= value <= highest
     return value not in _IMPOSSIBLE and (value >= 0.0 or not name.endswith(("_total", "_bytes")))
 

@@ -95,8 +95,24 @@ FAMILIES: tuple[Family, ...] = (
         ("device_energy_joules_total", "counter", "Energy used since the driver was loaded."),
         ("device_clock_hertz", "gauge", "Clock by domain: sm, memory, graphics, video.", "clock"),
         ("device_clock_max_hertz", "gauge", "Highest clock by domain.", "clock"),
-        ("device_clock_limited", "gauge", "1 while the clocks are held down for this reason, else 0.", "reason"),
-        ("device_clock_limited_seconds_total", "counter", "Time with the clocks held down for this reason.", "reason"),
+        (
+            "device_clock_limited",
+            "gauge",
+            (
+                "1 while the clocks are held down for this reason, else 0: idle, application_clocks, sw_power_cap, "
+                "hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display_clocks."
+            ),
+            "reason",
+        ),
+        (
+            "device_clock_limited_seconds_total",
+            "counter",
+            (
+                "Time with the clocks held down for this reason; thermal is sw_thermal and hw_thermal where they are "
+                "not told apart."
+            ),
+            "reason",
+        ),
         ("device_performance_state", "gauge", "Performance state: 0 is the fastest, 15 the slowest."),
         ("device_fan_ratio", "gauge", "Fan speed asked for, of the highest.", "fan"),
         # Memory errors and repairs.
@@ -127,7 +143,12 @@ FAMILIES: tuple[Family, ...] = (
             "Memory banks by the spare rows that they have left: max, high, partial, low, none.",
             "spares",
         ),
-        ("device_retired_pages", "gauge", "Memory pages taken out of use, on older boards, by cause.", "cause"),
+        (
+            "device_retired_pages",
+            "gauge",
+            "Memory pages taken out of use after errors, on older boards: corrected, uncorrected.",
+            "cause",
+        ),
         ("device_retired_pages_pending", "gauge", "1 while a page waits for a reset to be taken out of use, else 0."),
         ("device_repair_pending", "gauge", "1 while a repair waits for a reset: channel or tpc.", "kind"),
         (
@@ -138,7 +159,10 @@ FAMILIES: tuple[Family, ...] = (
         (
             "device_recovery_action_info",
             "gauge",
-            "The action that the driver asks for: gpu_reset, node_reboot, drain_p2p, drain_and_reset, ...",
+            (
+                "The action that the driver asks for: gpu_reset, node_reboot, drain_p2p, drain_and_reset, "
+                "recover_imex_domain, bus_reset, system_reboot, or unknown to the exporter."
+            ),
             "action",
         ),
         # PCIe.
@@ -146,8 +170,15 @@ FAMILIES: tuple[Family, ...] = (
         ("device_pcie_max_generation", "gauge", "Highest generation of the PCIe link that device and slot can do."),
         ("device_pcie_width", "gauge", "Lanes of the PCIe link now."),
         ("device_pcie_max_width", "gauge", "Lanes of the PCIe link that device and slot can do."),
-        ("device_pcie_transmit_bytes_total", "counter", "Bytes from the device over PCIe."),
-        ("device_pcie_receive_bytes_total", "counter", "Bytes to the device over PCIe."),
+        (
+            "device_pcie_transmit_bytes_total",
+            "counter",
+            (
+                "Bytes from the device over PCIe since the exporter opened it.  Devices count to 4 GiB and begin anew: "
+                "what is more than that between two rounds is missed."
+            ),
+        ),
+        ("device_pcie_receive_bytes_total", "counter", "Bytes to the device over PCIe; as those from it."),
         (
             "device_pcie_transmit_bytes_per_second",
             "gauge",

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from trainvitals.devices.nvidia.errors import Effect, meaning
+from trainvitals.devices.nvidia.fields import Fields
 from trainvitals.devices.tiers import Schedule, Tier
 from trainvitals.telemetry import DeviceProcess
 
-#: Member of the union in a field value, by its type code (nvml.h, nvmlValueType_t).
-_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-
 Values = dict[tuple[str, ...], float]
+
+
+def text(call: Callable[..., str], *arguments: Any) -> str:
+    """Return the text that a function of pynvml returns; bytes that are none, from a damaged InfoROM, are replaced."""
+    try:
+        return call(*arguments)
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
 
 
 class Identity(NamedTuple):
@@ -27,7 +33,7 @@ class Gpu:
     """A handle, and what the readers keep between two reads of it.
 
     ``nvml`` is the module pynvml.  ``processes`` are those of the last reading; ``kept`` belongs to the readers, each
-    under a key of its own.
+    under a key of its own; ``absent`` are the signals that this device does not have.
     """
 
     def __init__(self, nvml: Any, handle: Any, index: int, identity: Identity) -> None:
@@ -38,9 +44,11 @@ class Gpu:
         self.schedule = Schedule()
         self.parts: dict[Tier, Values] = {}
         self.processes: tuple[DeviceProcess, ...] = ()
+        self.absent: set[Hashable] = set()
         self.kept: dict[str, Any] = {}
         #: Called when the handle is given up, for what must be given back to the library.
         self.closers: list[Callable[[], None]] = []
+        self._fields = Fields(nvml, handle)
 
     def close(self) -> None:
         """Give back what the readers took from the library; never raises."""
@@ -55,32 +63,42 @@ class Gpu:
         """Return what ``newer`` returns, or ``older`` where driver, device or binding does not know it."""
         try:
             return newer()
-        except AttributeError:
+        except AttributeError as error:
+            if error.obj is not self.nvml:
+                raise
             return older()
         except self.nvml.NVMLError as error:
             if meaning(error.value)[1] is not Effect.ABSENT:
                 raise
             return older()
 
+    def prepare(self, numbers: Iterable[int]) -> None:
+        """Ask for numbered fields in one call; :meth:`field` answers from it until the next call of this.
+
+        Raises NVMLError when the device or the driver is gone.
+        """
+        self._fields.prepare((number, 0) for number in numbers)
+
     def field(self, number: int, scope: int = 0) -> float:
         """Return one of NVML's numbered fields.  Raises NVMLError with the code of that field."""
-        (value,) = self.fields([(number, scope)]).values()
+        value = self._fields.get((number, scope))
         if isinstance(value, int):
             raise self.nvml.NVMLError(value)
         return value
 
+    def has(self, number: int) -> bool:
+        """Whether this device has a numbered field, though perhaps no value now."""
+        value = self._fields.get((number, 0))
+        return isinstance(value, float) or meaning(value)[1] is not Effect.ABSENT
+
     def fields(self, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float | int]:
         """Return numbered fields by (field, scope) in one call: a float is the value, an int is the error code of it.
 
-        Raises NVMLError when the call as a whole fails.
+        Raises NVMLError when the device or the driver is gone.
         """
-        asked = list(wanted)
-        answers = self.nvml.nvmlDeviceGetFieldValues(self.handle, asked)
-        return {key: self._value(answer) for key, answer in zip(asked, answers, strict=True)}
+        return self._fields.ask(wanted)
 
-    def _value(self, answer: Any) -> float | int:
-        code = int(answer.nvmlReturn)
-        if code == self.nvml.NVML_ERROR_INVALID_ARGUMENT:
-            # A driver that is older than the field calls it so.
-            return int(self.nvml.NVML_ERROR_NOT_SUPPORTED)
-        return code or float(getattr(answer.value, _MEMBERS[answer.valueType]))
+    def forget_absent(self) -> None:
+        """Ask again for what this device did not have."""
+        self.absent.clear()
+        self._fields.forget_absent()

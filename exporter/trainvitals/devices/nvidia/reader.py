@@ -9,9 +9,11 @@ from typing import Any
 
 from trainvitals.devices import pci
 from trainvitals.devices.base import NoLibraryError, SourceDownError
+from trainvitals.devices.nvidia import rounds
 from trainvitals.devices.nvidia.errors import Effect, down_reason, meaning
-from trainvitals.devices.nvidia.gpu import Gpu, Identity
-from trainvitals.devices.nvidia.signals import SIGNALS, Signal
+from trainvitals.devices.nvidia.gpu import Gpu, Identity, text
+from trainvitals.devices.nvidia.rows import Signal
+from trainvitals.devices.nvidia.signals import SIGNALS
 from trainvitals.devices.vendors import VENDORS
 from trainvitals.telemetry import DeviceSample, Fault
 
@@ -104,22 +106,26 @@ class Nvidia:
 
     def read(self, index: int) -> DeviceSample:
         """Read one GPU.  Raises SourceDownError only when the driver as a whole is gone."""
-        failed: dict[str, int] = {}
+        sample = self._blank(index)
         try:
-            sample = self._read(self._gpus.get(index) or self._opened(index), failed)
-            if not sample.up:
-                # The handle may be the fault: none survives a reload of the driver.
-                self._drop(index)
-            return sample
+            gpu = self._gpus.get(index) or self._opened(index)
+            sample = self._blank(index)
+            answered = rounds.read(gpu, sample, self._signals, self._clock())
+            if index not in self._gpus:
+                gpu.close()
+            if answered:
+                return sample
+            down = sample.down("unknown")
         except self._nvml.NVMLError as error:
             reason, effect = meaning(error.value)
             if effect in {Effect.DRIVER, Effect.PROCESS}:
                 raise _source_down(error) from None
-            # After a reset the same GPU has a new handle.
-            self._drop(index)
-            down = self._blank(index).down(down_reason(error.value))
-            down.failed = {**failed, reason: failed.get(reason, 0) + 1}
-            return down
+            down = sample.down(down_reason(error.value))
+            sample.failed[reason] = sample.failed.get(reason, 0) + 1
+        # After a reset the same GPU has a new handle, and none survives a reload of the driver.
+        self._drop(index)
+        down.failed = sample.failed
+        return down
 
     def _opened(self, index: int) -> Gpu:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
@@ -154,54 +160,11 @@ class Nvidia:
 
     def _text(self, call: Callable[..., str], *args: Any) -> str:
         try:
-            return call(*args)
-        except UnicodeDecodeError as error:
-            # A damaged InfoROM returns bytes that are no UTF-8.
-            return error.object.decode(errors="replace")
+            return text(call, *args)
         except self._nvml.NVMLError as error:
-            self._unless_minor(error)
+            if meaning(error.value)[1] not in {Effect.ABSENT, Effect.FIELD}:
+                raise
             return ""
-
-    def _unless_minor(self, error: Any) -> tuple[str, Effect]:
-        """Return what an error means when it costs one value; raise it again when it costs more."""
-        reason, effect = meaning(error.value)
-        if effect in {Effect.ABSENT, Effect.FIELD}:
-            return reason, effect
-        raise error
-
-    def _read(self, gpu: Gpu, failed: dict[str, int]) -> DeviceSample:
-        sample = self._blank(gpu.index)
-        answered = False
-        for tier in gpu.schedule.due(self._clock()):
-            sample.values = {}
-            for signal in self._signals:
-                if signal.tier is tier:
-                    answered |= self._signal(signal, gpu, sample, failed)
-            gpu.parts[tier] = sample.values
-        sample.values = {key: value for part in gpu.parts.values() for key, value in part.items()}
-        sample.processes = gpu.processes
-        sample.failed = failed
-        return sample if answered else self._silent(sample)
-
-    def _signal(self, signal: Signal, gpu: Gpu, sample: DeviceSample, failed: dict[str, int]) -> bool:
-        """Read one signal; whether the device answered at all."""
-        try:
-            signal.read(gpu, sample)
-        except self._nvml.NVMLError as error:
-            reason, effect = self._unless_minor(error)
-            if effect is not Effect.ABSENT:
-                failed[reason] = failed.get(reason, 0) + 1
-                return False
-        except Exception:  # A driver newer than its binding, or than this file, answers in its own way.
-            failed["not_understood"] = failed.get("not_understood", 0) + 1
-            return False
-        return True
-
-    @staticmethod
-    def _silent(sample: DeviceSample) -> DeviceSample:
-        down = sample.down("unknown")
-        down.failed = sample.failed
-        return down
 
 
 def _source_down(error: Any) -> SourceDownError:
