@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import threading
+from types import SimpleNamespace
 
 import pytest
+from prometheus_client.exposition import generate_latest
 from tests.devices.helpers import descriptors
 from tests.host.sysfs_tables import Clock, Opener, plant, write
 
@@ -112,6 +116,22 @@ def test_every_family_is_shown(tmp_path):
     assert names == {family.name for family in FAMILIES.values() if family.source == "network"}
 
 
+def test_the_names_pass_the_lint_of_prometheus(tmp_path):
+    """`promtool check metrics` has nothing to say about ports and interfaces."""
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed")
+    plant(tmp_path, "connectx7_roce", n=2)
+    plant(tmp_path, "connectx7_infiniband", n=3)
+    write(tmp_path / "class/infiniband/mlx5_3/ports/1/counters/link_downed", "255")
+    sink = Sink(Tally(), limit=20_000, collector="network")
+    make(tmp_path).collect(sink)
+    text = generate_latest(SimpleNamespace(collect=sink.families))
+
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+
+    assert (0, b"") == (done.returncode, done.stderr + done.stdout)
+
+
 def test_counters_at_their_end_are_told(tmp_path):
     """A counter that stands still has a series that says so, and nothing is counted as an impossible value."""
     plant(tmp_path, "connectx7_infiniband", n=3)
@@ -120,7 +140,7 @@ def test_counters_at_their_end_are_told(tmp_path):
 
     found, rejected = collect(make(tmp_path))
 
-    saturated = {key[3]: value for key, value in found.items() if key[0] == "infiniband_counter_saturated"}
+    saturated = {key[3]: value for key, value in found.items() if key[0] == "infiniband_saturated"}
     assert saturated == {"link_downed": 1, "port_xmit_wait": 1}
     assert found["infiniband_link_downed_total", "mlx5_3", "1"] == 255
     assert ("infiniband_transmit_wait_total", "mlx5_3", "1") not in found

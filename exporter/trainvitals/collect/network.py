@@ -85,7 +85,7 @@ def _add_port(sink: Sink, port: Port) -> None:
     for kind, count in port.transport.items():
         sink.add("trainvitals_infiniband_transport_events_total", count, *key, kind)
     for kind in port.saturated:
-        sink.add("trainvitals_infiniband_counter_saturated", 1.0, *key, kind)
+        sink.add("trainvitals_infiniband_saturated", 1.0, *key, kind)
 
 
 _TRAFFIC = (

@@ -60,7 +60,7 @@ FAMILIES: tuple[Family, ...] = (
         ("infiniband_flaps_total", "counter", _FLAPS),
         ("infiniband_errors_total", "counter", _ERRORS, "kind"),
         ("infiniband_transport_events_total", "counter", _TRANSPORT, "kind"),
-        ("infiniband_counter_saturated", "gauge", _SATURATED, "kind"),
+        ("infiniband_saturated", "gauge", _SATURATED, "kind"),
     ),
     *rows(
         "network",
