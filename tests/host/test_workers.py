@@ -141,6 +141,23 @@ def test_cpu_time_goes_on_when_workers_end():
     assert seen == [(2, 8.0), (1, 9.0), (2, 9.5), (2, 9.75), (0, 9.75)]
 
 
+def test_a_worker_that_could_not_be_read_is_not_counted_twice():
+    """For want of a descriptor, say; it comes back with all that it used."""
+    table = FakeTable(process(10), process(11, 10, cpu=5.0), process(12, 10, cpu=3.0))
+    workers = follow(table)
+    workers.update(RANK)
+
+    hidden = table.processes.pop(11)
+    table.pids = lambda: {10, 11, 12}
+    for _ in range(3):
+        usage = workers.update(RANK)["rank 0"]
+        assert (usage.workers, usage.workers_cpu_seconds) == (1, 8.0)
+    table.put(replace(hidden, cpu_seconds=6.0))
+    usage = workers.update(RANK)["rank 0"]
+
+    assert (usage.workers, usage.workers_cpu_seconds) == (2, 9.0)
+
+
 def test_a_worker_that_runs_another_program_stops_counting():
     """Seen between its fork and what it is for."""
     table = FakeTable(process(10), process(11, 10, cpu=0.01))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainvitals.host.processes import Process, Processes
 
@@ -52,7 +52,24 @@ class _Followed:
 
     process: Process
     workers: dict[int, Process] = field(default_factory=dict)
+    #: CPU time of workers that are not among them any more, and those of them that may come back into sight.
     ended_cpu_seconds: float = 0.0
+    lost: dict[int, Process] = field(default_factory=dict)
+
+    def take(self, workers: dict[int, Process], pids: set[int]) -> None:
+        """Take over the workers that were found among ``pids``; their CPU time never counts twice and never falls."""
+        for pid, known in self.workers.items():
+            now = workers.get(pid)
+            if now is None or not _is_same(now, known):
+                self.ended_cpu_seconds += known.cpu_seconds
+                self.lost[pid] = known
+        for pid, now in workers.items():
+            known = self.lost.pop(pid, now)
+            if known is not now and _is_same(now, known):
+                # It could not be read for a while: no memory, no descriptor.
+                self.ended_cpu_seconds -= known.cpu_seconds
+        self.lost = {pid: known for pid, known in self.lost.items() if pid in pids}
+        self.workers = workers
 
 
 class Workers:
@@ -106,7 +123,7 @@ class Workers:
     def _follow(self, key: Hashable, process: Process) -> _Followed:
         known = self._followed.get(key)
         if known is not None and _is_same(known.process, process):
-            return _Followed(process, known.workers, known.ended_cpu_seconds)
+            return replace(known, process=process)
         return _Followed(process)
 
     def _leave_behind(self, followed: Mapping[Hashable, _Followed]) -> None:
@@ -135,12 +152,7 @@ class Workers:
                 workers[root][pid] = process
         self._others |= found.keys() - related
         for pid, entry in roots.items():
-            entry.ended_cpu_seconds += sum(
-                known.cpu_seconds
-                for known in entry.workers.values()
-                if (now := workers[pid].get(known.pid)) is None or now.started != known.started
-            )
-            entry.workers = workers[pid]
+            entry.take(workers[pid], pids)
             for worker in workers[pid]:
                 self._orphans.pop(worker, None)
 
