@@ -1,8 +1,7 @@
 """RDMA ports as the kernel shows them below /sys/class/infiniband: InfiniBand, RoCE, EFA, Omni-Path, iWARP.
 
-Sources: the kernel's Documentation/ABI/stable/sysfs-class-infiniband for files and units,
-drivers/infiniband/core/sysfs.c for the numbers of states and the widths of counters, and the drivers' tables of names
-for hw_counters (mlx5/counters.c, bnxt_re/hw_counters.c, efa_verbs.c).
+Sources: the kernel's Documentation/ABI/stable/sysfs-class-infiniband, and drivers/infiniband/core/sysfs.c for the
+numbers of states.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from trainvitals.host import infiniband_counters as known
 from trainvitals.host.links import DETAILS_EVERY, GIGABIT, Choice, Expectation, Link, Place, place
 from trainvitals.host.sysfs import Sysfs
 
@@ -32,69 +32,6 @@ _PHYSICAL_STATES = {
 _NUMBERED = re.compile(r"(\d{1,3}):")
 _RATE = re.compile(r"(\d{1,5}(?:\.\d{1,2})?) *Gb/sec")
 _PORT = re.compile(r"\d{1,3}")
-
-#: Where the counters of PortCounters stop: they saturate and do not wrap, and stay there until someone clears them.
-#: Their widths in bits are 4, 8, 16 and 32.
-_CEILINGS = {
-    "symbol_error": 2**16 - 1,
-    "link_error_recovery": 2**8 - 1,
-    "link_downed": 2**8 - 1,
-    "port_rcv_errors": 2**16 - 1,
-    "port_rcv_remote_physical_errors": 2**16 - 1,
-    "port_rcv_switch_relay_errors": 2**16 - 1,
-    "port_xmit_discards": 2**16 - 1,
-    "port_xmit_constraint_errors": 2**8 - 1,
-    "port_rcv_constraint_errors": 2**8 - 1,
-    "local_link_integrity_errors": 2**4 - 1,
-    "excessive_buffer_overrun_errors": 2**4 - 1,
-    "VL15_dropped": 2**16 - 1,
-    "port_xmit_wait": 2**32 - 1,
-    "port_xmit_data": 2**32 - 1,
-    "port_rcv_data": 2**32 - 1,
-    "port_xmit_packets": 2**32 - 1,
-    "port_rcv_packets": 2**32 - 1,
-}
-_TRAFFIC = ("port_rcv_data", "port_xmit_data", "port_rcv_packets", "port_xmit_packets")
-#: The same in hw_counters, in bytes, where there is no folder of counters (bnxt_re, EFA).
-_OTHER_TRAFFIC = ("rx_bytes", "tx_bytes", "rx_pkts", "tx_pkts")
-#: Errors of the link, always shown: on InfiniBand, and elsewhere only the two that mean something there.
-_LINK_ERRORS = (
-    "symbol_error",
-    "link_error_recovery",
-    "port_rcv_errors",
-    "port_xmit_discards",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-)
-_ETHERNET_ERRORS = ("port_rcv_errors", "port_xmit_discards")
-#: Errors that are shown once they are not zero.
-_RARE_ERRORS = (
-    "VL15_dropped",
-    "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors",
-    "port_xmit_constraint_errors",
-    "port_rcv_constraint_errors",
-)
-#: What the transport had to repeat or slow down, always shown where the driver has it.
-_TRANSPORT = (
-    *("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err"),
-    "req_transport_retries_exceeded",
-    *("oos_drop_count", "seq_err_naks_rcvd", "to_retransmits", "rnr_naks_rcvd", "max_retry_exceeded"),  # bnxt_re
-    *("rx_drops", "retrans_pkts", "retrans_timeout_events"),  # EFA
-)
-#: The same for networks that control congestion by marks: RoCE.
-_CONGESTION = ("np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets", "roce_adp_retrans")
-#: Shown once they are not zero.
-_RARE_TRANSPORT = (
-    *("duplicate_request", "implied_nak_seq_err", "out_of_buffer", "rx_icrc_encapsulated", "rp_cnp_ignored"),
-    *("req_cqe_error", "resp_cqe_error", "req_rnr_retries_exceeded", "roce_adp_retrans_to"),
-    *("roce_slow_restart", "roce_slow_restart_cnps", "roce_slow_restart_trans"),
-    *("req_remote_access_errors", "req_remote_invalid_request"),
-    *("resp_remote_access_errors", "resp_local_length_error"),
-    *("rx_roce_errors", "rx_roce_discards", "rx_out_of_buffer", "dup_req", "missing_resp", "bad_resp_err"),  # bnxt_re
-    *("unrecoverable_err", "local_qp_op_err", "remote_access_err", "remote_op_err", "remote_invalid_req_err"),
-    *("unresponsive_remote_events", "impaired_remote_conn_events", "rdma_read_wr_err", "rdma_write_wr_err"),  # EFA
-)
 
 
 @dataclass(frozen=True)
@@ -126,8 +63,8 @@ class Port:
     physical_state: str | None
     rate: float | None
     flaps: int
+    traffic: known.Traffic
     expected_rate: float | None = None
-    traffic: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
     transmit_wait: int | None = None
     link_downed: int | None = None
     errors: dict[str, int] = field(default_factory=dict)
@@ -224,7 +161,6 @@ class Infiniband:
         up = None if state is None else state in _UP
         counters = self._read(f"{folder}/counters", details.counters)
         hw_counters = self._read(f"{folder}/hw_counters", details.hw_counters)
-        always, rare = _kinds(details.link_layer)
         link_downed = counters.get("link_downed")
         history = self._histories.setdefault(f"{hca}/{port}", _History())
         return Port(
@@ -236,12 +172,12 @@ class Infiniband:
             # A link that is down has a rate too, of the slowest lane: it says nothing.
             rate=_rate(self._sysfs.text(f"{folder}/rate")) if up else None,
             flaps=history.flaps(up, link_downed),
-            traffic=_traffic(counters, hw_counters, 8 if details.place.driver == "hfi1" else 4),
-            transmit_wait=_below_ceiling(counters, "port_xmit_wait"),
+            traffic=known.traffic(counters, hw_counters, details.place.driver),
+            transmit_wait=known.moving(counters, "port_xmit_wait"),
             link_downed=link_downed,
-            errors=_chosen(counters, always, rare),
-            transport=_chosen(hw_counters, (*_TRANSPORT, *_congestion(details.link_layer)), _RARE_TRANSPORT),
-            saturated=tuple(sorted(name for name, value in counters.items() if value == _CEILINGS[name])),
+            errors=known.errors(counters, details.link_layer),
+            transport=known.transport(hw_counters, details.link_layer),
+            saturated=known.saturated(counters),
         )
 
     def _read(self, folder: str, names: tuple[str, ...]) -> dict[str, int]:
@@ -251,10 +187,7 @@ class Infiniband:
         sysfs, device = self._sysfs, f"{_CLASS}/{hca}"
         folder = f"{device}/ports/{port}"
         link_layer = (sysfs.text(f"{folder}/link_layer") or "").lower()
-        read = set(_CEILINGS)
-        if link_layer != "infiniband":
-            read -= {"port_xmit_wait"}  # Credits are InfiniBand's.
-        wanted = {*_TRANSPORT, *_CONGESTION, *_RARE_TRANSPORT, *_OTHER_TRAFFIC}
+        counters, hw_counters = known.counters_of(link_layer), known.hw_counters_of()
         return Details(
             link_layer=link_layer,
             interface=self._interface(hca, port),
@@ -262,8 +195,8 @@ class Infiniband:
             hca_type=sysfs.text(f"{device}/hca_type") or "",
             board_id=sysfs.text(f"{device}/board_id") or "",
             firmware=sysfs.text(f"{device}/fw_ver") or "",
-            counters=tuple(name for name in sysfs.names(f"{folder}/counters") if name in read),
-            hw_counters=tuple(name for name in sysfs.names(f"{folder}/hw_counters") if name in wanted),
+            counters=tuple(name for name in sysfs.names(f"{folder}/counters") if name in counters),
+            hw_counters=tuple(name for name in sysfs.names(f"{folder}/hw_counters") if name in hw_counters),
         )
 
     def _interface(self, hca: str, port: str) -> str:
@@ -276,44 +209,6 @@ class Infiniband:
         if len(self._sysfs.names(f"{device}/ports")) > 1:
             names = [name for name in names if self._sysfs.number(f"class/net/{name}/dev_port") == int(port) - 1]
         return names[0] if names else ""
-
-
-def _kinds(link_layer: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if link_layer == "infiniband":
-        return _LINK_ERRORS, _RARE_ERRORS
-    return _ETHERNET_ERRORS, (*_LINK_ERRORS, *_RARE_ERRORS)
-
-
-def _congestion(link_layer: str) -> tuple[str, ...]:
-    return () if link_layer == "infiniband" else _CONGESTION
-
-
-def _chosen(counters: dict[str, int], always: tuple[str, ...], rare: tuple[str, ...]) -> dict[str, int]:
-    return {name: value for name, value in sorted(counters.items()) if name in always or (value and name in rare)}
-
-
-def _traffic(
-    counters: dict[str, int], hw_counters: dict[str, int], word: int
-) -> tuple[int | None, int | None, int | None, int | None]:
-    """Return bytes received and sent, and packets received and sent.
-
-    ``word`` is the unit of data in bytes: 4 by the specification, and 8 on Omni-Path, whose driver passes on flits
-    (hfi1/mad.c, pma_get_opa_port_dctrs).
-    """
-    values: list[int | None] = []
-    for name, other in zip(_TRAFFIC, _OTHER_TRAFFIC, strict=True):
-        if name in counters:
-            value = _below_ceiling(counters, name)
-            values.append(value * word if value is not None and name.endswith("_data") else value)
-        else:
-            values.append(hw_counters.get(other))
-    return values[0], values[1], values[2], values[3]
-
-
-def _below_ceiling(counters: dict[str, int], name: str) -> int | None:
-    """Return a counter that is of use only while it moves."""
-    value = counters.get(name)
-    return None if value == _CEILINGS[name] else value
 
 
 def _numbered(text: str | None, names: dict[int, str]) -> str | None:
