@@ -13,13 +13,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.devices.helpers import children, descriptors, is_running
+from tests.devices.helpers import descriptors, is_running
 from tests.helpers import wait_until
 
+from trainvitals.host import mount_worker
 from trainvitals.host.mount_probe import MountProbe, spawn
 from trainvitals.host.mounts import Mount
 
-WORKER = Path(__file__).parents[1] / "fixtures" / "mounts" / "blocking_worker.py"
+BLOCKING = Path(__file__).parents[1] / "fixtures" / "mounts" / "blocking_worker.py"
 
 
 def mount(name, *, device=None, number=7, source="nas:/x"):
@@ -42,8 +43,12 @@ class Bench:
 
     def start_child(self):
         """Start the process with the file systems of the folder."""
-        command = [sys.executable, str(WORKER), str(self.folder)]
-        self.started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return self.start(subprocess.Popen, BLOCKING, mount_worker.__file__, self.folder)
+
+    def start(self, kind, *arguments):
+        """Start a process of a kind and note it."""
+        command = [sys.executable, "-I", "-S", "-B", *map(str, arguments)]
+        self.started.append(kind(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         return self.started[-1]
 
     def block(self, name):
@@ -67,14 +72,14 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path):
     """A probe that was started; at its end nothing of it is left."""
-    before = (descriptors(), threading.active_count(), children())
+    before = (descriptors(), threading.active_count(), len(psutil.Process().children()))
     made = Bench(tmp_path)
     made.probe.start()
     yield made
     for path in tmp_path.glob("*.block"):
         path.unlink()
     made.probe.stop()
-    assert before == (descriptors(), threading.active_count(), children())
+    assert before == (descriptors(), threading.active_count(), len(psutil.Process().children()))
 
 
 def test_healthy_mounts_have_values_at_once(bench):
@@ -260,6 +265,7 @@ def test_a_child_that_was_killed_is_replaced(bench):
 
 def test_a_child_that_is_stopped_does_not_make_its_mounts_stuck(bench):
     """Nothing is known of any mount, until another child answers."""
+    bench.probe._silence = 1.0
     bench.until(lambda states: all(state.finding for state in states.values()))
     os.kill(bench.started[0].pid, signal.SIGSTOP)
     seen = []
@@ -282,16 +288,11 @@ class Unkillable(subprocess.Popen):
 
 def test_a_child_that_cannot_be_killed_keeps_its_mount_to_itself(tmp_path):
     """Another takes over the other mounts; the dead one stays stuck and gets no second worker until the first ends."""
-    bench = Bench(tmp_path)
-    command = [sys.executable, str(WORKER), str(tmp_path)]
+    bench = Bench(tmp_path, silence=1.0)
 
     def start_child():
-        bench.started.append(
-            (Unkillable if not bench.started else subprocess.Popen)(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-        )
-        return bench.started[-1]
+        kind = subprocess.Popen if bench.started else Unkillable
+        return bench.start(kind, BLOCKING, mount_worker.__file__, tmp_path)
 
     bench.probe._start_child = start_child
     bench.probe.start()
@@ -315,14 +316,8 @@ def test_a_child_that_cannot_be_killed_keeps_its_mount_to_itself(tmp_path):
 def test_children_that_cannot_be_killed_are_few(tmp_path, monkeypatch):
     """After three there is no fourth, and nothing is known."""
     monkeypatch.setattr("trainvitals.host.mount_probe._GRACE", 0.1)
-    bench = Bench(tmp_path)
-    command = [sys.executable, "-c", "import time; time.sleep(1000)"]
-
-    def start_child():
-        bench.started.append(Unkillable(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return bench.started[-1]
-
-    bench.probe._start_child = start_child
+    bench = Bench(tmp_path, silence=0.1)
+    bench.probe._start_child = lambda: bench.start(Unkillable, "-c", "import time; time.sleep(1000)")
     bench.probe.start()
     wait_until(lambda: len(bench.probe._unkilled) == 3)
     assert bench.probe.ask({GOOD: "s"})[GOOD].stuck is None
@@ -347,9 +342,7 @@ def test_a_child_that_writes_nonsense_is_replaced(tmp_path, nonsense):
     def start_child():
         if bench.started:
             return good()
-        command = [sys.executable, "-c", f"{nonsense}; input()"]
-        bench.started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return bench.started[0]
+        return bench.start(subprocess.Popen, "-c", f"{nonsense}; input()")
 
     bench.probe._start_child = start_child
     bench.probe.start()

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between restarts of the child: the first pause and the longest.
 BACKOFF = (1.0, 60.0)
+#: Seconds without a word after which a child is replaced, and how many times that one has that starts.
+SILENCE = 10.0
+STARTUP_FACTOR = 3
 #: Seconds that :meth:`MountProbe.ask` waits for the answers of healthy mounts.
 PATIENCE = 0.25
 #: Seconds that a child gets to end by itself, and then again after SIGKILL.
@@ -104,7 +107,8 @@ class _Flight:
 class MountProbe:
     """Probes mounts every ``interval`` seconds; one that has not answered for ``timeout`` is stuck.
 
-    At most ``most`` probes are under way together: mounts that are stuck and unmounted still count.
+    A child that does not answer for itself for ``silence`` seconds is replaced.  At most ``most`` probes are under way
+    together: those of mounts that are stuck and unmounted still count.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class MountProbe:
         *,
         interval: float = 15.0,
         timeout: float = 10.0,
+        silence: float = SILENCE,
         most: int = 100,
         backoff: tuple[float, float] = BACKOFF,
         start_child: Callable[[], Child] = spawn,
@@ -119,6 +124,7 @@ class MountProbe:
     ) -> None:
         self._interval = interval
         self._timeout = timeout
+        self._silence = silence
         self._most = most
         self._first, self._longest = backoff
         self._start_child = start_child
@@ -163,7 +169,7 @@ class MountProbe:
     @property
     def is_answering(self) -> bool:
         """Whether the child answers for itself; when not, nothing is known of any mount."""
-        return self._clock() - self._answered <= 2 * self._timeout
+        return self._clock() - self._answered <= self._silence
 
     def ask(self, wanted: Mapping[Mount, str], patience: float = PATIENCE) -> dict[Mount, State]:
         """Begin the probes that are due, wait ``patience`` seconds at most for them, and return what is known.
@@ -266,13 +272,12 @@ class MountProbe:
         poll = select.poll()
         poll.register(output, select.POLLIN)
         poll.register(self._wake[0], select.POLLIN)
-        every = min(5.0, self._timeout / 2)
-        # A child that starts has time for that too.
-        pinged, self._answered = float("-inf"), self._clock()
+        every = min(self._timeout, self._silence) / 2
+        pinged, began = float("-inf"), self._clock()
         rest = b""
         while not self._stopping:
             now = self._clock()
-            if now - self._answered > self._timeout:
+            if now - max(self._answered, began + (STARTUP_FACTOR - 1) * self._silence) > self._silence:
                 return "does not answer"
             if now - pinged >= every:
                 pinged = now

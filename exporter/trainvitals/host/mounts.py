@@ -152,7 +152,8 @@ class Choice:
     """Chooses the mounts that matter, each file system once.
 
     ``include`` and ``exclude`` are glob patterns of mount points (``*`` also crosses slashes); exclude wins.  A file
-    system is shown where include names it, else where its root is mounted, else at the shortest path.  Of more than ``limit`` those stay that hurt most: root and shared memory, then what is remote, then the shortest paths.
+    system is shown where include names it, else where its root is mounted, else at the shortest path.  Of more than
+    ``limit`` those stay that hurt most: root and shared memory, then what is remote, then the shortest paths.
     """
 
     def __init__(self, *, include: Sequence[str] = (), exclude: Sequence[str] = (), limit: int = 50) -> None:
