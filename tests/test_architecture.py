@@ -33,6 +33,9 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
     assert ours <= {
         "trainvitals",
         "trainvitals._version",
+        "trainvitals.frameworks",
+        "trainvitals.frameworks.guard",
+        "trainvitals.frameworks.imports",
         "trainvitals.probe",
         "trainvitals.probe.ending",
         "trainvitals.probe.events",
@@ -47,7 +50,7 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
     }
 
 
-@pytest.mark.parametrize("name", ["step", "phase", "evaluate", "checkpoint", "event", "finish", "init"])
+@pytest.mark.parametrize("name", ["step", "log", "phase", "evaluate", "checkpoint", "event", "finish", "init", "auto"])
 def test_every_call_of_the_probe_is_documented(name):
     """docs/probe.md has a row for each public call."""
     assert f"| `{name}(" in (ROOT / "docs" / "probe.md").read_text()

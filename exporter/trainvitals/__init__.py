@@ -5,6 +5,7 @@ See :mod:`trainvitals.probe` for what each call does.
 """
 
 from trainvitals._version import __version__
-from trainvitals.probe import checkpoint, evaluate, event, finish, init, phase, step
+from trainvitals.frameworks import auto
+from trainvitals.probe import checkpoint, evaluate, event, finish, init, log, phase, step
 
-__all__ = ["__version__", "checkpoint", "evaluate", "event", "finish", "init", "phase", "step"]
+__all__ = ["__version__", "auto", "checkpoint", "evaluate", "event", "finish", "init", "log", "phase", "step"]

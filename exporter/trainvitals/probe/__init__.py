@@ -29,7 +29,7 @@ from trainvitals.probe.ending import Ending
 from trainvitals.probe.identity import identify
 from trainvitals.probe.recorder import Recorder
 
-__all__ = ["checkpoint", "evaluate", "event", "finish", "init", "phase", "step"]
+__all__ = ["checkpoint", "evaluate", "event", "finish", "init", "log", "phase", "step"]
 
 #: So many errors of our own switch the probe off.
 MAX_ERRORS = 3
@@ -113,6 +113,14 @@ def step(step: int | None = None, values: Mapping[str, Any] | None = None, /, **
             recorder.step(step, named if values is None else values)
         except Exception as error:
             _internal_error(error)
+
+
+def log(values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+    """Add values to the step that was reported last: what became known only after it.
+
+    Values are given as to :func:`step`.  Before the first step they are kept for it.
+    """
+    _call(Recorder.log, _merged(values, named))
 
 
 def phase(name: str) -> _Phase:
@@ -225,6 +233,21 @@ def _call(method: Callable[..., Any], *arguments: Any) -> Recorder | None:
         _internal_error(error)
         return None
     return recorder
+
+
+def is_recording() -> bool:
+    """Whether this process is recorded now."""
+    return _recorder is not None
+
+
+def steps_recorded() -> int:
+    """Return how many steps this process has reported."""
+    return 0 if _recorder is None else _recorder.writer.state.count
+
+
+def count_error(error: Exception) -> None:
+    """Count an error of ours that was caught elsewhere, as one of the probe's own."""
+    _internal_error(error)
 
 
 def _internal_error(error: BaseException) -> None:

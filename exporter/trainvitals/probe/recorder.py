@@ -58,6 +58,7 @@ class Recorder:
         self._tensors: TensorReader | None = None
         self._phases: list[int] = []
         self.closed = False
+        self._early: dict[str, Any] = {}
         self._quick: dict[tuple[str, ...], Step] = {}
         #: The function behind ``trainvitals.step``; it changes with what the steps hold.
         self.step: Step = self._learn
@@ -138,6 +139,8 @@ class Recorder:
         state.count += 1
         if state.count == 1:
             self._end_init(now)
+            if self._early and isinstance(values, Mapping):
+                values, self._early = {**self._early, **values}, {}
             if "device_uuid" not in self.writer.identity:
                 self.identify(device_uuid=device_uuid(sys.modules.get("torch")))
         if self._tensors is not None:
@@ -150,6 +153,23 @@ class Recorder:
                 self._tensors.take(tensors, lambda late: self._write(count, step, time.monotonic(), late, skipped))
             )
         self._write(count, step, now, plain, skipped)
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Add values to the last step, in a record of their own; before the first step they wait for it."""
+        state = self.writer.state
+        if state.count == 0:
+            self._early.update(values)
+            return
+        count, step = state.count, state.step
+        plain, tensors = self._split(values)
+        skipped = bool(plain.get("skipped"))
+        if tensors and self._tensors is not None:
+            plain.update(
+                self._tensors.take(tensors, lambda late: self._write(count, step, time.monotonic(), late, skipped))
+            )
+            self.step = self._learn  # The next step asks whether they have arrived.
+        if plain:
+            self._write(count, step, time.monotonic(), plain, skipped)
 
     def _step_number(self, number: Any) -> int:
         """Return a whole number of 64 bits; anything else (a tensor, say) becomes the number before plus one."""

@@ -1,0 +1,61 @@
+"""Who counts the steps: one source at a time, the one that knows best.
+
+A program may tell of the same step in several ways: its own calls of :func:`trainvitals.step`, the framework's hooks,
+what it logs to W&B or TensorBoard, the optimizer.  The best source that has spoken owns the steps; what the others
+know beside (a loss that is logged) is added to the step of the owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from trainvitals import probe
+
+
+class Source(IntEnum):
+    """Sources of steps, the better the higher."""
+
+    OPTIMIZER = 1
+    LOGGER = 2
+    FRAMEWORK = 3
+    USER = 4
+
+
+class Capture:
+    """Passes on to the probe what the sources tell.  Methods may raise: callers are made safe by ``guard``."""
+
+    def __init__(self) -> None:
+        self._owner: Source | None = None
+        self._own_steps = 0
+
+    def begin(self, **identity: Any) -> bool:
+        """Start to record, if the program has not; return whether this process is recorded."""
+        return probe.is_recording() or probe.init(**identity)
+
+    def step(self, source: Source, number: int | None = None, values: Mapping[str, Any] | None = None) -> bool:
+        """Take the end of an optimizer step; False when a better source counts the steps."""
+        if self._muted(source) or not self.begin():
+            return False
+        self._owner = source
+        probe.step(number, values or {})
+        self._own_steps += 1
+        return True
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Add values to the step that was counted last, whoever counted it."""
+        if self.begin():
+            probe.log(values)
+
+    def _muted(self, source: Source) -> bool:
+        if self._owner is not None and source < self._owner:
+            return True
+        if probe.steps_recorded() > self._own_steps:
+            # The program calls trainvitals.step() itself.
+            self._owner = Source.USER
+        return self._owner is Source.USER
+
+
+#: That of this process.
+capture = Capture()

@@ -1,0 +1,52 @@
+"""One source counts the steps, and it is the best one."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainvitals.frameworks.capture import Capture, Source
+
+
+@pytest.mark.usefixtures("probe")
+def test_a_better_source_takes_over(recorded):
+    """The optimizer is heard until the framework speaks, and not any more."""
+    capture = Capture()
+
+    assert capture.step(Source.OPTIMIZER, values={"learning_rate": 0.5})
+    assert capture.step(Source.FRAMEWORK, 7, {"loss": 2.0})
+    assert not capture.step(Source.OPTIMIZER)
+    assert capture.step(Source.FRAMEWORK, 8, {"loss": 1.0})
+
+    assert recorded().steps == [(0, {"learning_rate": 0.5}), (7, {"loss": 2.0}), (8, {"loss": 1.0})]
+
+
+def test_the_programs_own_calls_win(probe, recorded):
+    """As soon as the program calls step() itself, nobody else counts."""
+    capture = Capture()
+    capture.step(Source.FRAMEWORK, 1)
+    probe.step(1, loss=2.0)
+
+    assert not capture.step(Source.FRAMEWORK, 2)
+    assert not capture.step(Source.OPTIMIZER)
+
+    assert recorded().steps == [(1, {}), (1, {"loss": 2.0})]
+
+
+@pytest.mark.usefixtures("probe")
+def test_what_others_know_is_added(recorded):
+    """A loss that is only logged belongs to the step of whoever counts."""
+    capture = Capture()
+    capture.step(Source.OPTIMIZER, 4)
+    capture.log({"loss": 0.5})
+
+    assert recorded().steps == [(4, {}), (4, {"loss": 0.5})]
+
+
+@pytest.mark.usefixtures("spool")
+def test_without_a_recording_there_is_nothing(monkeypatch):
+    """Where recording cannot start, every source is told so."""
+    monkeypatch.setenv("TRAINVITALS_DISABLE", "1")
+    capture = Capture()
+
+    assert not capture.step(Source.FRAMEWORK, 1)
+    capture.log({"loss": 1.0})

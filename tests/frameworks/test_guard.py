@@ -1,0 +1,77 @@
+"""What we hang into a framework never hurts the program around it."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainvitals.frameworks.guard import around, safe
+
+
+class Trainer:
+    """A framework's class."""
+
+    def train(self, steps, scale=1):
+        """Return something, or raise."""
+        if steps < 0:
+            raise ValueError("negative")
+        return steps * scale
+
+
+@pytest.fixture
+def trainer():
+    """A class that a test may change."""
+    return type("Copy", (Trainer,), dict(vars(Trainer)))
+
+
+def test_ours_are_called_around_it(trainer):
+    """Before, after with the result, and when it raises; what it returns and raises stays."""
+    said = []
+    assert around(
+        trainer,
+        "train",
+        before=lambda _, *args, **kwargs: said.append(("before", args, kwargs)),
+        after=lambda result, *_, **__: said.append(("after", result)),
+        failed=lambda error, *_, **__: said.append(("failed", str(error))),
+    )
+
+    assert trainer().train(3, scale=2) == 6
+    with pytest.raises(ValueError, match="negative"):
+        trainer().train(-1)
+    assert said == [
+        ("before", (3,), {"scale": 2}),
+        ("after", 6),
+        ("before", (-1,), {}),
+        ("failed", "negative"),
+    ]
+    assert trainer.train.__name__ == "train"
+
+
+@pytest.mark.usefixtures("probe")
+def test_an_error_of_ours_goes_no_further(trainer, recorded):
+    """It is counted as one of the probe's own, and the program goes on."""
+
+    def broken(*_, **__):
+        raise RuntimeError("ours")
+
+    around(trainer, "train", before=broken, after=broken)
+
+    assert trainer().train(3) == 3
+    assert recorded().state.errors == 2
+    assert safe(broken)() is None
+
+
+def test_a_second_time_changes_nothing(trainer):
+    """An adapter that is installed twice counts once."""
+    said = []
+
+    assert around(trainer, "train", before=lambda *_: said.append(1))
+    assert not around(trainer, "train", before=lambda *_: said.append(2))
+    trainer().train(1)
+
+    assert said == [1]
+
+
+def test_what_cannot_be_changed_is_left_alone(trainer):
+    """A missing method, and a class of an extension module."""
+    assert not around(trainer, "fit", before=print)
+    assert not around(dict, "update", before=print)
