@@ -5,6 +5,11 @@ import sys
 
 def main() -> None:
     """Run the command line, or say in one line what it needs."""
+    if sys.argv[1:2] == ["run"]:
+        # It needs no library, and must not spend its time on loading some.
+        from trainvitals.supervise.run import main as start  # noqa: PLC0415
+
+        sys.exit(start(sys.argv[2:]))
     try:
         from trainvitals.cli import main as run  # noqa: PLC0415  A bare installation has none of its libraries.
     except ModuleNotFoundError as error:

@@ -129,6 +129,18 @@ def up(
     raise typer.Exit(run_up(demo=demo, simulate_devices=simulate_devices, data_dir=folder, seconds=seconds))
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def run(context: typer.Context) -> None:
+    """Start a training command with the probe attached; no change to its code."""
+    # __main__ takes this way itself, without typer; here it is for the list of commands.
+    from trainvitals.supervise.run import main as start
+
+    raise typer.Exit(start(context.args))
+
+
 @app.command()
 def doctor(
     config_file: Annotated[
