@@ -54,16 +54,23 @@ class Vendor(Protocol):
 class Reading:
     """What is known of one vendor's devices at this moment.
 
+    ``up`` is None where nothing can be read for want of the vendor's library; else ``reason`` says why it is False.
     ``age`` is the time in seconds since the devices were last read, None when they never were.  ``failed`` counts
-    failed reads by reason, ``restarts`` those of the reading process; both since the start of the exporter.
+    failed reads by reason, ``restarts`` those of the reading process, ``faults_lost`` the faults that nobody took in
+    time; all since the start of the exporter.  ``expected`` is how many devices should be here, None when that cannot
+    be told, ``missing`` the PCI addresses of those that the driver does not list.
     """
 
     vendor: str
-    up: bool
+    up: bool | None
+    reason: str = ""
     devices: Sequence[DeviceSample] = ()
     age: float | None = None
     restarts: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
+    expected: int | None = None
+    missing: Sequence[str] = ()
+    faults_lost: int = 0
 
 
 class Source(Protocol):
@@ -74,6 +81,9 @@ class Source(Protocol):
 
     def latest(self) -> Reading | None:
         """Return what is known, at once; None when there is nothing of this kind here."""
+
+    def faults(self) -> Sequence[Fault]:
+        """Return the faults that the driver reported since the last call."""
 
     def stop(self) -> None:
         """End, and leave no thread, process or descriptor behind."""

@@ -49,7 +49,8 @@ def look(match: Match, root: str = PCI_DEVICES) -> Found:
     A card with a VGA connector is one of them: consumer cards that train are such.  Virtual functions are not: what
     serves virtual machines is not read on their host.
     """
-    here, taken = set(), set()
+    here: set[str] = set()
+    taken: set[str] = set()
     for name in os.listdir(root)[:_MOST]:
         address = pci_address(name)
         folder = os.path.join(root, name)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from trainvitals.devices.base import Reading
-from trainvitals.telemetry import DeviceSample
+from trainvitals.telemetry import DeviceSample, Fault
 
 _GIB = 2**30
 
@@ -30,6 +30,10 @@ class SimulatedDevices:
     def latest(self) -> Reading:
         """Return the devices as they are now."""
         return Reading(vendor=self.name, up=True, devices=self.sample(), age=0.0)
+
+    def faults(self) -> list[Fault]:
+        """Return none."""
+        return []
 
     def sample(self) -> list[DeviceSample]:
         """Return one sample per device."""
