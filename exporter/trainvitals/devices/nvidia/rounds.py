@@ -52,7 +52,8 @@ def _signal(signal: Signal, gpu: Gpu, sample: DeviceSample) -> bool:
         return _not_understood(sample)
     except Exception:  # A driver newer than its binding, or than this file, answers in its own way.
         return _not_understood(sample)
-    return True
+    # A reader that had nothing to ask, or bore its failures itself, is no sign of life.
+    return len(sample.values) > before
 
 
 def _not_understood(sample: DeviceSample) -> bool:

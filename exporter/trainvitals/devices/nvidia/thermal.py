@@ -14,6 +14,7 @@ from trainvitals.telemetry import DeviceSample
 #: Limit, number of the field with its margin, threshold of nvmlDeviceGetTemperatureThreshold (nvml.h).
 _LIMITS = (("shutdown", 193, 0), ("slowdown", 194, 1), ("memory_max", 195, 2), ("gpu_max", 196, 3))
 _MOST_FANS = 16
+_BLANK = float(2**32 - 1)
 
 
 def _gpu(gpu: Gpu) -> float:
@@ -23,7 +24,8 @@ def _gpu(gpu: Gpu) -> float:
         lambda: nvml.nvmlDeviceGetTemperatureV(gpu.handle, sensor),
         lambda: nvml.nvmlDeviceGetTemperature(gpu.handle, sensor),
     )
-    return celsius
+    # The newer call has a sign: all bits set would be a degree below zero.
+    return _BLANK if celsius == -1 else celsius
 
 
 def _limit(name: str, field: int, threshold: int) -> Signal:
