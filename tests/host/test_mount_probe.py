@@ -17,7 +17,8 @@ from tests.devices.helpers import descriptors, is_running
 from tests.helpers import wait_until
 
 from trainvitals.host import mount_worker
-from trainvitals.host.mount_probe import MountProbe, spawn
+from trainvitals.host.mount_child import spawn
+from trainvitals.host.mount_probe import MountProbe
 from trainvitals.host.mounts import Mount
 
 BLOCKING = Path(__file__).parents[1] / "fixtures" / "mounts" / "blocking_worker.py"
@@ -151,7 +152,7 @@ def test_a_stuck_mount_recovers(bench, caplog):
 
     assert (states[DEAD].stuck, states[DEAD].since) == (False, None)
     assert caplog.messages == [
-        "storage: /x/dead does not answer (nfs4 from nas:/x)",
+        "storage: /x/dead does not answer (nfs4)",
         "storage: /x/dead answers again",
     ]
 
@@ -265,7 +266,7 @@ def test_a_child_that_was_killed_is_replaced(bench):
 
 def test_a_child_that_is_stopped_does_not_make_its_mounts_stuck(bench):
     """Nothing is known of any mount, until another child answers."""
-    bench.probe._silence = 1.0
+    bench.probe._keeper._silence = 1.0
     bench.until(lambda states: all(state.finding for state in states.values()))
     os.kill(bench.started[0].pid, signal.SIGSTOP)
     seen = []
@@ -294,7 +295,7 @@ def test_a_child_that_cannot_be_killed_keeps_its_mount_to_itself(tmp_path):
         kind = subprocess.Popen if bench.started else Unkillable
         return bench.start(kind, BLOCKING, mount_worker.__file__, tmp_path)
 
-    bench.probe._start_child = start_child
+    bench.probe._keeper._start_child = start_child
     bench.probe.start()
     bench.block("dead")
     bench.until(lambda states: states[DEAD].stuck)
@@ -315,11 +316,11 @@ def test_a_child_that_cannot_be_killed_keeps_its_mount_to_itself(tmp_path):
 
 def test_children_that_cannot_be_killed_are_few(tmp_path, monkeypatch):
     """After three there is no fourth, and nothing is known."""
-    monkeypatch.setattr("trainvitals.host.mount_probe._GRACE", 0.1)
+    monkeypatch.setattr("trainvitals.host.mount_child._GRACE", 0.1)
     bench = Bench(tmp_path, silence=0.1)
-    bench.probe._start_child = lambda: bench.start(Unkillable, "-c", "import time; time.sleep(1000)")
+    bench.probe._keeper._start_child = lambda: bench.start(Unkillable, "-c", "import time; time.sleep(1000)")
     bench.probe.start()
-    wait_until(lambda: len(bench.probe._unkilled) == 3)
+    wait_until(lambda: len(bench.probe._keeper.unkilled) == 3)
     assert bench.probe.ask({GOOD: "s"})[GOOD].stuck is None
     wait_until(lambda: not bench.probe.is_answering)
     bench.probe.stop()
@@ -344,7 +345,7 @@ def test_a_child_that_writes_nonsense_is_replaced(tmp_path, nonsense):
             return good()
         return bench.start(subprocess.Popen, "-c", f"{nonsense}; input()")
 
-    bench.probe._start_child = start_child
+    bench.probe._keeper._start_child = start_child
     bench.probe.start()
     bench.until(lambda states: states[GOOD].finding)
     bench.probe.stop()
@@ -363,7 +364,7 @@ def test_a_child_that_cannot_be_started_is_tried_again(tmp_path, caplog):
             raise failures.pop()
         return good()
 
-    bench.probe._start_child = start_child
+    bench.probe._keeper._start_child = start_child
     bench.probe.start()
     bench.until(lambda states: states[GOOD].finding)
     bench.probe.stop()

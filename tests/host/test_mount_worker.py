@@ -201,6 +201,17 @@ def test_the_process_ends_with_its_input(worker):
     assert worker.wait(20) == 0
 
 
+def test_the_process_ends_quietly_when_nobody_listens(tmp_path):
+    """An answer that comes after the exporter's end is no error."""
+    command = [sys.executable, "-I", "-S", "-B", mount_worker.__file__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        process.stdin.write(f"probe 1 {mount_of(tmp_path)} s {os.fsencode(tmp_path).hex()}\n".encode())
+        process.stdin.flush()
+
+        assert (process.wait(20), process.stderr.read()) == (0, b"")
+
+
 def test_the_process_imports_little():
     """It runs beside every training: no package of ours, no library, not even threading or re."""
     script = f"import sys; exec(open({mount_worker.__file__!r}).read(), {{'__name__': 'x'}}); print(*sys.modules)"

@@ -131,8 +131,11 @@ def _answer(number: bytes, mount: int, actions: str, path: bytes) -> None:
 
 
 def _say(line: str) -> None:
-    # So short a line arrives in one piece (pipe(7)).
-    os.write(1, line.encode())
+    try:
+        # So short a line arrives in one piece (pipe(7)).
+        os.write(1, line.encode())
+    except OSError:  # Nobody listens any more.
+        os._exit(0)
 
 
 def main() -> None:
@@ -152,7 +155,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BrokenPipeError:
-        os._exit(0)
+    main()
