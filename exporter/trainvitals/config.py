@@ -81,8 +81,15 @@ class DeviceSettings(Section):
     """How accelerators are read."""
 
     interval: Annotated[Seconds, Field(ge=0.1, le=60)] = 2.0
-    #: Without an answer for so long, the reading process counts as hung: it is replaced.
+    #: Without an answer for so long a device counts as hung: the others are read on without it.
     hung_after: Annotated[Seconds, Field(ge=1, le=600)] = 20.0
+    #: A device that hangs is tried again after so long, and after twice as long each time up to the longest.
+    retry_first: Annotated[Seconds, Field(ge=1, le=86400)] = 30.0
+    retry_longest: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
+    #: How many devices should be here; by default as many as are on the PCI bus.
+    expected: Annotated[int, Field(ge=0, le=1024)] | None = None
+    #: While this file exists nobody holds the driver: it can be unloaded, and a device be reset.  Empty: never.
+    pause_file: str = "/run/trainvitals-devices.pause"
     #: So many devices that do not exist, labelled as simulated.
     simulate: Annotated[int, Field(ge=0, le=64)] = 0
 

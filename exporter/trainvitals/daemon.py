@@ -55,7 +55,7 @@ class Exporter:
         ranks = RanksCollector(self._spool, self._runs, clock)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
-        devices = DevicesCollector.from_settings(settings.devices)
+        devices = DevicesCollector.from_settings(settings.devices, faults, clock)
         collectors: list[Collector] = [
             ranks,
             devices,

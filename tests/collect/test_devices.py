@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from tests.devices.helpers import children, descriptors, wait_until
@@ -10,11 +11,12 @@ from tests.fixtures.nvml.driver import driver, stub, uuid  # noqa: F401  # Two o
 
 from trainvitals.collect.base import Collector, NoData, Runner, Sink, Tally
 from trainvitals.collect.devices import DevicesCollector
+from trainvitals.collect.faults import FaultLog
 from trainvitals.config import DeviceSettings
 from trainvitals.devices.base import Reading
 from trainvitals.devices.simulated import SimulatedDevices
 from trainvitals.devices.supervisor import Supervisor
-from trainvitals.telemetry import DeviceSample
+from trainvitals.telemetry import DeviceSample, Fault
 
 KEY = 'device="0",uuid="GPU-1"'
 
@@ -22,9 +24,10 @@ KEY = 'device="0",uuid="GPU-1"'
 class FakeSource:
     """A source whose reading a test sets."""
 
-    def __init__(self, reading=None):
+    def __init__(self, reading=None, faults=()):
         self.reading = reading
         self.calls = []
+        self.pending = list(faults)
 
     def start(self):
         """Remember."""
@@ -33,6 +36,11 @@ class FakeSource:
     def latest(self):
         """Return what the test has set."""
         return self.reading
+
+    def faults(self):
+        """Return what came since the last call."""
+        taken, self.pending = self.pending, []
+        return taken
 
     def stop(self):
         """Remember."""
@@ -93,19 +101,73 @@ def test_every_field_has_its_family():
 
 
 def test_a_device_that_is_down_has_no_values():
-    """Identity, up 0 and the reason is all there is."""
+    """Identity, up 0, the reason and since when is all there is."""
     values = {("utilization_ratio",): 0.5}
     sample = DeviceSample(index=0, uuid="GPU-1", vendor="nvidia", values=values).down("lost")
+    sample.down_since = 950.5
 
-    found = collect(FakeSource(Reading(vendor="nvidia", up=False, devices=[sample])))
+    found = collect(FakeSource(Reading(vendor="nvidia", up=False, reason="hung", devices=[sample])))
 
     assert found == {
         'trainvitals_device_info{device="0",driver_version="",name="",pci_bus_id="",uuid="GPU-1",vendor="nvidia"}': 1.0,
         f"trainvitals_device_up{{{KEY}}}": 0.0,
         'trainvitals_device_down_info{device="0",reason="lost",uuid="GPU-1"}': 1.0,
+        f"trainvitals_device_down_since_timestamp_seconds{{{KEY}}}": 950.5,
+        'trainvitals_device_source_down_info{reason="hung",vendor="nvidia"}': 1.0,
         'trainvitals_device_source_up{vendor="nvidia"}': 0.0,
         'trainvitals_device_source_restarts_total{vendor="nvidia"}': 0.0,
     }
+
+
+def test_expected_readable_and_missing_devices_are_shown():
+    """A device that is down is expected and not readable; an address that the driver does not list has its series."""
+    devices = [DeviceSample(index=index, uuid=f"GPU-{index}", vendor="nvidia") for index in range(3)]
+    devices[1] = devices[1].down("lost")
+    reading = Reading(vendor="nvidia", up=True, devices=devices, expected=4, missing=["0000:5e:00.0"], faults_lost=7)
+
+    found = collect(FakeSource(reading))
+
+    assert found['trainvitals_devices_expected{vendor="nvidia"}'] == 4.0
+    assert found['trainvitals_devices_readable{vendor="nvidia"}'] == 2.0
+    assert found['trainvitals_device_missing_info{pci_bus_id="0000:5e:00.0",vendor="nvidia"}'] == 1.0
+    assert found['trainvitals_device_faults_lost_total{vendor="nvidia"}'] == 7.0
+
+
+def test_devices_without_a_library_are_expected_and_nothing_else():
+    """Where nothing can read them there is no source that could be up or down."""
+    assert collect(FakeSource(Reading(vendor="nvidia", up=None, expected=8))) == {
+        'trainvitals_devices_expected{vendor="nvidia"}': 8.0,
+        'trainvitals_devices_readable{vendor="nvidia"}': 0.0,
+    }
+
+
+def test_all_devices_can_be_asked_for():
+    """Whoever maps devices to jobs gets the samples of all sources, as they are."""
+    one = DeviceSample(index=0, uuid="GPU-1", vendor="nvidia")
+    real = FakeSource(Reading(vendor="nvidia", up=True, devices=[one]))
+
+    devices = DevicesCollector([real, FakeSource(None), SimulatedDevices(1)]).latest_devices()
+
+    assert [device.uuid for device in devices] == ["GPU-1", "SIMULATED-0"]
+
+
+def test_faults_are_passed_on_once_with_the_names_of_the_devices():
+    """A fault that the driver reported is counted for the device at its address, and not again in the next round."""
+    lost = DeviceSample(index=3, uuid="GPU-3", vendor="nvidia", pci_bus_id="0000:1d:00.0").down("lost")
+    source = FakeSource(
+        Reading(vendor="nvidia", up=True, devices=[lost]), faults=[Fault("driver", "0000:1d:00.0", 79, 999.5)]
+    )
+    log = FaultLog()
+    collector = DevicesCollector([source], faults=log)
+
+    for _ in range(2):
+        collector.collect(Sink(Tally(), limit=20_000, collector="devices"))
+
+    sink = Sink(Tally(), limit=20_000, collector="faults")
+    log.show(sink)
+    found = {name: value for name, value in series(sink.families()).items() if 'xid="79"' in name}
+    assert [value for name, value in found.items() if name.startswith("trainvitals_device_xid_errors_total")] == [1.0]
+    assert all('device="3"' in name and 'uuid="GPU-3"' in name for name in found)
 
 
 def test_without_any_source_there_is_no_data():
@@ -158,7 +220,9 @@ def test_sources_are_started_and_stopped():
 @pytest.fixture
 def collector(driver):  # noqa: F811
     """A collector of the real child on the stub of the driver."""
-    source = Supervisor("nvidia", interval=0.05, hung_after=1.0, backoff=(0.05, 0.1), start_child=driver.spawn)
+    source = Supervisor(
+        "nvidia", interval=0.05, hung_after=1.0, backoff=(0.05, 0.1), retry=(0.2, 0.2), start_child=driver.spawn
+    )
     collector = DevicesCollector([source])
     collector.start()
     yield collector
@@ -218,28 +282,38 @@ class Other(Collector):
         sink.add("trainvitals_host_load1", 0.5)
 
 
-def test_a_hung_driver_costs_nobody_else_anything(collector, driver):  # noqa: F811
-    """Rounds go on while a call hangs; all devices become down, other collectors keep their series."""
+def test_a_hung_device_costs_nobody_else_anything(collector, driver):  # noqa: F811
+    """Rounds go on while a call hangs; that device is down since then, the others and other collectors keep theirs."""
     runner = Runner([collector, Other()], timeout=60.0, limit=20_000)
 
     def found():
         return series(runner.run({}, 0.0))
 
+    hung = f'device="6",uuid="{uuid(6)}"'
     try:
         wait_until(lambda: found().get('trainvitals_device_source_up{vendor="nvidia"}') == 1.0)
+        before = time.time()
         driver.behave("hang 6 memory_v2")
         wait_until(driver.hung)
-        wait_until(lambda: found()['trainvitals_device_source_up{vendor="nvidia"}'] == 0.0)
+        after = time.time()
+        wait_until(lambda: found()[f"trainvitals_device_up{{{hung}}}"] == 0.0)
         during = found()
+        driver.behave()
+        wait_until(lambda: found()[f"trainvitals_device_up{{{hung}}}"] == 1.0)
     finally:
         runner.stop()
 
     up = [during[f'trainvitals_device_up{{device="{index}",uuid="{uuid(index)}"}}'] for index in range(8)]
-    assert up == [0.0] * 8
-    assert not [name for name in during if name.startswith(("trainvitals_device_util", "trainvitals_device_temp"))]
+    assert up == [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0]
+    assert during[f'trainvitals_device_down_info{{device="6",reason="hung",uuid="{uuid(6)}"}}'] == 1.0
+    assert before <= during[f"trainvitals_device_down_since_timestamp_seconds{{{hung}}}"] <= after
+    busy = [name for name in during if name.startswith("trainvitals_device_utilization_ratio")]
+    assert len(busy) == 7
     assert during["trainvitals_host_load1{}"] == 0.5
     assert during['trainvitals_collector_success{collector="devices"}'] == 1.0
     assert during['trainvitals_collector_success{collector="other"}'] == 1.0
+    assert during['trainvitals_devices_expected{vendor="nvidia"}'] == 8.0
+    assert during['trainvitals_devices_readable{vendor="nvidia"}'] == 7.0
 
 
 def test_rounds_leave_nothing_behind(driver):  # noqa: F811

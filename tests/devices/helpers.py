@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ def children() -> set[int]:
     """Return the processes that this one started and has not reaped."""
     found = set()
     for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as file:
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{task}/children") as file:
             found |= {int(pid) for pid in file.read().split()}
     return found

@@ -32,7 +32,7 @@ FAMILIES: tuple[Family, ...] = (
             "gauge",
             (
                 "1 while the device does not answer, with the reason: lost, reset_required, hung, blocked, driver, "
-                "missing or unknown."
+                "missing, paused or unknown."
             ),
             "reason",
         ),
@@ -263,6 +263,29 @@ FAMILIES: tuple[Family, ...] = (
             "vendor",
         ),
         ("devices_readable", "gauge", "Devices that answer.", "vendor"),
+        (
+            "device_missing_info",
+            "gauge",
+            "A device that is or was on the PCI bus, and that the driver does not list.",
+            "vendor",
+            "pci_bus_id",
+        ),
+        (
+            "device_source_down_info",
+            "gauge",
+            (
+                "1 while a vendor's devices cannot be read, with the reason: hung, late, paused, driver_not_loaded, "
+                "lib_rm_version_mismatch, unknown, ..."
+            ),
+            "vendor",
+            "reason",
+        ),
+        (
+            "device_faults_lost_total",
+            "counter",
+            "Faults reported by the driver that came faster than they could be counted; shown once it happened.",
+            "vendor",
+        ),
         ("device_reads_failed_total", "counter", "Failed reads of a device field, by reason.", "reason"),
     ),
 )
