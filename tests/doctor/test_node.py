@@ -194,23 +194,18 @@ def test_version_of_the_control_groups(tmp_path):
     assert only(container.cgroups(machine(tmp_path / "c"))).outcome is Outcome.ABSENT
 
 
-def namespace(root, number, files=None, **values):
-    """Return the result for a namespace of process ids."""
-    here = machine(root, {"/proc/self/ns/": "", **(files or {})}, **values)
-    os.symlink(f"pid:[{number}]", here.path("/proc/self/ns/pid"))
-    return only(container.namespace(here))
-
-
 def test_process_ids_of_a_container_are_a_problem_beside_devices(tmp_path):
     """Drivers tell the ids of the node; without devices nothing is lost."""
-    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    devices = {"/dev/nvidiactl": ""}
+    docker = machine(tmp_path / "a", {**devices, "/.dockerenv": ""})
+    pod = machine(tmp_path / "b", devices, environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    bare = machine(tmp_path / "c")
 
-    assert namespace(tmp_path / "a", 4026531836).outcome is Outcome.OK
-    assert namespace(tmp_path / "b", 4026532999).outcome is Outcome.ABSENT
-    in_docker = namespace(tmp_path / "c", 4026532999, {"/dev/nvidiactl": "", "/.dockerenv": ""})
+    assert only(container.namespace(bare, lambda _: True)).outcome is Outcome.OK
+    assert only(container.namespace(bare, lambda _: False)).outcome is Outcome.ABSENT
+    in_docker = only(container.namespace(docker, lambda _: False))
     assert (in_docker.outcome, in_docker.action) == (Outcome.PROBLEM, "docker run --pid=host ...")
-    in_pod = namespace(tmp_path / "d", 4026532999, {"/dev/nvidiactl": ""}, environ=pod)
-    assert "hostPID" in in_pod.action
+    assert "hostPID" in only(container.namespace(pod, lambda _: False)).action
 
 
 def cgroup(files):
@@ -233,14 +228,36 @@ def test_limits_that_starve_the_exporter_are_problems(tmp_path):
     assert only(container.limits(roomy)).why == "memory without a limit, 2 CPUs"
 
 
-def test_kubernetes_and_slurm_are_found(tmp_path):
-    """A pod, a node with a kubelet, a node of Slurm, and none of them."""
+def test_kubernetes_is_found(tmp_path):
+    """A pod, a node with a kubelet, and neither."""
     pod = machine(tmp_path / "a", environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
-    node = machine(tmp_path / "b", {"/var/lib/kubelet/": "", "/etc/slurm/slurm.conf": ""})
+    node = machine(tmp_path / "b", {"/var/lib/kubelet/": ""})
     plain = machine(tmp_path / "c")
 
     assert ["ok", "ok", "not here"] == [only(container.kubernetes(each)).outcome.value for each in (pod, node, plain)]
-    assert ["not here", "ok", "not here"] == [only(container.slurm(each)).outcome.value for each in (pod, node, plain)]
+
+
+def test_slurm_with_and_without_the_prolog(tmp_path):
+    """Without it jobs are known by their groups, and how to have it is said."""
+    bare = only(container.slurm(machine(tmp_path / "a", {"/etc/slurm/slurm.conf": ""})))
+    full = machine(tmp_path / "b", {"/run/trainvitals/slurm/": ""})
+
+    assert only(container.slurm(machine(tmp_path / "c"))).outcome is Outcome.ABSENT
+    assert bare.outcome is Outcome.OK
+    assert bare.action == "install -m 755 deploy/slurm/prolog.sh /etc/slurm/prolog.d/trainvitals.sh"
+    found = only(container.slurm(full, owner=os.getuid()))
+    assert found.why == "the prolog writes to /run/trainvitals/slurm; 0 jobs with GPUs run here"
+
+
+def test_a_folder_of_the_prolog_that_anyone_may_write_is_a_problem(tmp_path):
+    """A user could claim the devices of another."""
+    here = machine(tmp_path, {"/run/trainvitals/slurm/": ""})
+    (tmp_path / "run" / "trainvitals" / "slurm").chmod(0o777)
+
+    result = only(container.slurm(here, owner=os.getuid()))
+
+    assert result.outcome is Outcome.PROBLEM
+    assert result.action == "chown root:root /run/trainvitals/slurm && chmod 755 /run/trainvitals/slurm"
 
 
 @pytest.mark.parametrize(

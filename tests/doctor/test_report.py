@@ -37,17 +37,17 @@ def test_problems_come_last_and_each_result_once():
     """Who reads the last lines knows what to do; brackets in a name are no markup."""
     expected = """\
 Exporter
-  ok        settings                      no file
+  ok        settings                                  no file
 
 Node
-  not here  pressure                      the kernel does not measure it
-                                          better: grubby
+  not here  pressure                                  the kernel does not measure it
+                                                      better: grubby
 
 Problems
-  problem   port                          it is taken
-                                          fix: ss -ltnp
-  problem   file systems: /mnt/[data]     stuck
-                                          fix: dmesg
+  problem   port                                      it is taken
+                                                      fix: ss -ltnp
+  problem   file systems: /mnt/[data]                 stuck
+                                                      fix: dmesg
 
 2 problems; 1 ok, 1 not here
 """

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.host.cgroups import Cgroups, placement
 from trainvitals.host.limits import Limits, Usage
+from trainvitals.host.processes import sees_the_host
+from trainvitals.host.slurm import JobFolder
+from trainvitals.rankfile import boot_id
 
-#: The inode of the first namespace of process ids (PROC_PID_INIT_INO in include/linux/proc_ns.h).
-_FIRST_NAMESPACE = "pid:[4026531836]"
 #: Left by the programs that make containers.
 _MARKS = ("/.dockerenv", "/run/.containerenv")
 #: What the exporter needs at least: 50 MiB for itself, 20 for the process that reads devices.
 _LEAST_MEMORY = 128 * 2**20
 _LEAST_CPUS = 0.1
-_SLURMD = "/usr/sbin/slurmd"
-_SLURM_CONFIG = "/etc/slurm/slurm.conf"
+#: What a node of Slurm has.
+_SLURM = ("/usr/sbin/slurmd", "/etc/slurm/slurm.conf", "/run/slurm")
+_PROLOG = "/etc/slurm/prolog.d/trainvitals.sh"
 
 
 def inside(here: Here) -> str:
@@ -31,14 +33,9 @@ def inside(here: Here) -> str:
     return "a container" if where.container_id or where.pod_uid else ""
 
 
-def namespace(here: Here) -> Iterator[Result]:
+def namespace(here: Here, sees_host: Callable[[str], bool] = sees_the_host) -> Iterator[Result]:
     """Check that process ids here are those of the node: drivers and the kernel's log speak of no others."""
-    try:
-        own = os.readlink(here.path("/proc/self/ns/pid"))
-    except OSError as error:
-        yield absent(f"/proc/self/ns/pid: {error.strerror}")
-        return
-    if own == _FIRST_NAMESPACE:
+    if sees_host(here.path("/proc")):
         yield ok("process ids are those of the node")
         return
     where = inside(here)
@@ -97,9 +94,20 @@ def cgroups(here: Here) -> Iterator[Result]:
         yield absent("/sys/fs/cgroup shows no control group", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
 
 
-def slurm(here: Here) -> Iterator[Result]:
-    """Say whether Slurm runs jobs here, and whether its prolog tells which devices a job has."""
-    if not (here.exists(_SLURMD) or here.exists(_SLURM_CONFIG) or here.exists("/run/slurm")):
-        yield absent("no Slurm on this node")
+def slurm(here: Here, owner: int = 0) -> Iterator[Result]:
+    """Check that jobs of Slurm are known, and that the prolog's files, where there are some, can be trusted."""
+    folder = here.settings.attribution.slurm_folder
+    place = here.path(folder)
+    if not os.path.lexists(place):
+        if any(here.exists(path) for path in _SLURM):
+            why = f"no {folder}: jobs are known by their control groups alone, not the GPUs that they do not use"
+            yield ok(why, f"install -m 755 deploy/slurm/prolog.sh {_PROLOG}")
+        else:
+            yield absent("no Slurm on this node")
         return
-    yield ok("Slurm is here; jobs are found by their control groups")
+    try:
+        jobs = JobFolder(place, boot_id=boot_id(), owner=owner, groups=here.path("/sys/fs/cgroup")).jobs()
+    except OSError as error:
+        yield problem(f"{error.strerror or error}", f"chown root:root {folder} && chmod 755 {folder}")
+        return
+    yield ok(f"the prolog writes to {folder}; {len(jobs)} jobs with GPUs run here")

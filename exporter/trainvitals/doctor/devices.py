@@ -5,15 +5,17 @@ What differs between vendors is in a table (:class:`Advice`); another vendor is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainvitals.devices.child import Process, spawn
 from trainvitals.devices.pci import PCI_DEVICES, Bus
-from trainvitals.devices.supervisor import Child, spawn
 from trainvitals.devices.vendors import VENDORS
 from trainvitals.devices.wire import DRIVER, Lines, Message, decode
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
@@ -25,6 +27,8 @@ PATIENCE = 10.0
 #: Some values are differences, so the first reading has none of them.
 _READINGS = 2
 _INTERVAL = 0.3
+#: Seconds that the process gets to end when it was killed.
+_GRACE = 0.5
 
 
 class Reason(NamedTuple):
@@ -69,7 +73,7 @@ class Seen:
 
 
 def check(
-    vendor: str, advice: Advice, start: Callable[[str, float, Mapping[str, str]], Child] = spawn
+    vendor: str, advice: Advice, start: Callable[[str, float, Mapping[str, str]], Process] = spawn
 ) -> Callable[[Here], Iterator[Result]]:
     """Return the check of one vendor's devices."""
 
@@ -78,10 +82,20 @@ def check(
         try:
             seen = follow(child, vendor, PATIENCE)
         finally:
-            child.kill()
+            _end(child)
         yield from judge(seen, advice, on_the_bus(vendor, here), inside(here))
 
     return make
+
+
+def _end(child: Process) -> None:
+    child.kill()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
+    # One that the kernel holds is left to it.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_GRACE)
 
 
 def on_the_bus(vendor: str, here: Here) -> frozenset[str] | None:
@@ -92,7 +106,7 @@ def on_the_bus(vendor: str, here: Here) -> frozenset[str] | None:
     return None if found is None else found.here
 
 
-def follow(child: Child, vendor: str, seconds: float) -> Seen:
+def follow(child: Process, vendor: str, seconds: float) -> Seen:
     """Take what a reading process writes until it has said enough, has ended, or is silent."""
     assert child.stdout is not None  # noqa: S101  # It was started with a pipe.
     output = child.stdout.fileno()

@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.doctor.container import inside
 from trainvitals.host import timesync
-from trainvitals.host.kmsg import PATH, KernelLog
+from trainvitals.host.kmsg import KernelLog
 from trainvitals.host.pressure import Pressure
 
 _UNIT = "trainvitals-exporter"
+_IN_CONTAINER = "docker run --device=/dev/kmsg --cap-add=SYSLOG ..."
 #: systemd's program, and a file that only a node with chrony has.
 _CHRONY = ("/etc/chrony.conf", "/etc/chrony/chrony.conf")
 
 
 def log(here: Here) -> Iterator[Result]:
     """Check that the kernel's log can be read: XIDs, machine checks, killed processes."""
-    kernel_log = KernelLog(here.path(PATH), limit=100)
+    path = here.settings.kernel.path
+    kernel_log = KernelLog(here.path(path), limit=100)
     trouble = kernel_log.check()
     if trouble is None:
         kernel_log.poll()
@@ -25,14 +27,13 @@ def log(here: Here) -> Iterator[Result]:
         kernel_log.close()
     where = inside(here)
     if trouble is None:
-        yield ok(f"{PATH} can be read: device errors and killed processes are seen from the boot on")
+        yield ok(f"{path} can be read: device errors and killed processes are seen from the boot on")
     elif trouble.reason == "missing":
-        action = f"docker run --device={PATH} --cap-add=SYSLOG ..." if where else ""
-        yield absent(f"there is no {PATH}: faults are known from the drivers alone", action)
+        yield absent(f"there is no {path}: faults are known from the drivers alone", _IN_CONTAINER if where else "")
     elif trouble.reason == "permission":
-        yield problem(f"{PATH} may not be read{_restriction(here)}: {trouble.fix}", _permission(where))
+        yield problem(f"{path} may not be read{_restriction(here)}: {trouble.fix}", _permission(where))
     else:
-        yield problem(trouble.fix, f"head -n 1 {PATH}")
+        yield problem(trouble.fix, f"head -n 1 {path}")
 
 
 def _restriction(here: Here) -> str:
@@ -43,7 +44,7 @@ def _permission(where: str) -> str:
     if where == "Kubernetes":
         return """kubectl patch daemonset trainvitals --type=json -p '[{"op":"add","path":"/spec/template/spec/containers/0/securityContext","value":{"capabilities":{"add":["SYSLOG"]}}}]'"""  # noqa: E501
     if where:
-        return f"docker run --device={PATH} --cap-add=SYSLOG ..."
+        return _IN_CONTAINER
     return f"systemctl set-property {_UNIT} AmbientCapabilities=CAP_SYSLOG"
 
 

@@ -14,7 +14,7 @@ _FOLDER = "/sys/class/infiniband"
 
 def rdma(here: Here) -> Iterator[Result]:
     """Check that the counters of every port can be read."""
-    reader = Infiniband(Sysfs(here.path("/sys")), Choice(here.settings.network.exclude))
+    reader = Infiniband(Sysfs(here.path(here.settings.network.sysfs)), Choice(here.settings.network.exclude))
     try:
         ports = reader.ports()
     except OSError as error:

@@ -161,8 +161,9 @@ def _loaded(here: Here) -> str:
 
 
 def _driver_version(here: Here) -> str:
-    text = here.text("/sys/module/nvidia/version") or ""
-    return text if re.fullmatch(r"\d+\.[\d.]+", text) else ""
+    text = here.text("/sys/module/nvidia/version") or here.text("/proc/driver/nvidia/version") or ""
+    found = re.search(r"(?:^|Kernel Module\s.*?)(\d+\.\d+[\d.]*)", text)
+    return found[1] if found else ""
 
 
 def driver(here: Here) -> Iterator[Result]:

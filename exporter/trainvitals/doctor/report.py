@@ -16,8 +16,8 @@ from trainvitals.doctor.base import Outcome
 from trainvitals.doctor.run import Row
 
 _STYLES = {Outcome.OK: "green", Outcome.ABSENT: "dim", Outcome.PROBLEM: "bold red"}
-#: Width of the column of names where there is no terminal.
-_NAME_WIDTH = 28
+#: Width of the column of names: on a terminal, where it is folded, and elsewhere.
+_FOLDED_WIDTH, _NAME_WIDTH = 28, 40
 _INDENT = 2
 #: What stands before an action.
 _FIX, _ADVICE = "fix: ", "better: "
@@ -75,7 +75,7 @@ def _section(console: Console, title: str, rows: Sequence[Row]) -> None:
 def _grid(rows: Sequence[Row]) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True)
-    grid.add_column(max_width=_NAME_WIDTH, overflow="fold")
+    grid.add_column(max_width=_FOLDED_WIDTH, overflow="fold")
     grid.add_column(ratio=1, overflow="fold")
     for row in rows:
         style = _STYLES[row.result.outcome]

@@ -13,8 +13,8 @@ from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.serve.reload import WebConfigFile
 from trainvitals.serve.server import bind
 
-#: Read by the probe, or by the process that reads the devices, and no settings of the exporter.
-_OTHER_VARIABLES = frozenset({"DIR", "RUN", "ATTEMPT", "DISABLE", "PCI_DEVICES"})
+#: Read by the probe, the process that reads the devices, or the prolog of Slurm, and no settings of the exporter.
+_OTHER_VARIABLES = frozenset({"DIR", "RUN", "ATTEMPT", "DISABLE", "PCI_DEVICES", "SLURM_FOLDER"})
 _PREFIX = "TRAINVITALS_"
 _USUAL_PORT = 20910
 _PATIENCE = 3.0

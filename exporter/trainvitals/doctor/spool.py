@@ -147,9 +147,7 @@ def ranks(here: Here) -> Iterator[Result]:
         yield ok(f"{len(alive)} running, of {', '.join(runs[:5])}{' and others' if len(runs) > 5 else ''}")
     else:
         ended = f"; {len(files)} ended within the last hour or so" if files else ""
-        yield absent(
-            f"no rank is running on this node{ended}", f"{shlex.quote(sys.executable)} -c {shlex.quote(_HELLO)}"
-        )
+        yield absent(f"no rank is running on this node{ended}", f'{shlex.quote(sys.executable)} -c "{_HELLO}"')
     for reason, count in sorted(spool.rejected.items()):
         yield problem(
             f"{count} files in the spool cannot be used: {reason.replace('_', ' ')}",

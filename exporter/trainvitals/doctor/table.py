@@ -34,7 +34,7 @@ GROUPS: tuple[Group, ...] = (
         "Devices",
         tuple(
             Check(
-                f"{advice.title} devices",
+                advice.title,
                 "each one, its signals, and those that are missing",
                 devices.check(name, advice),
             )
