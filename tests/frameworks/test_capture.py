@@ -50,3 +50,11 @@ def test_without_a_recording_there_is_nothing(monkeypatch):
 
     assert not capture.step(Source.FRAMEWORK, 1)
     capture.log({"loss": 1.0})
+
+
+@pytest.mark.usefixtures("probe")
+def test_a_framework_tells_its_plan_to_a_recording_that_runs(recorded):
+    """A recording that the program began still learns the target."""
+    assert Capture().begin(target_steps=40, framework="lightning")
+
+    assert recorded().identity["target_steps"] == 40

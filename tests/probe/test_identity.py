@@ -197,3 +197,13 @@ def test_the_rank_of_a_process_group_counts_where_no_launcher_told_one(monkeypat
 
     assert (3, 4) == (found["rank"], found["world_size"])
     assert (1, 2) == (told["rank"], told["world_size"])
+
+
+def test_what_is_learnt_later_is_added(probe, recorded):
+    """A framework tells its plan when it begins, and another one the next time; what the program said stays."""
+    probe.add_identity(target_steps=100, framework="lightning", run="other", world_size=8)
+    probe.add_identity(target_steps=250.0, attempt=None)
+
+    identity = recorded().identity
+    assert (identity["target_steps"], identity["framework"]) == (250, "lightning")
+    assert (identity["run"], identity["world_size"], identity["attempt"]) == ("test", 1, 0)

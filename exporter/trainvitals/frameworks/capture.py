@@ -31,8 +31,15 @@ class Capture:
         self._own_steps = 0
 
     def begin(self, **identity: Any) -> bool:
-        """Start to record, if the program has not; return whether this process is recorded."""
-        return probe.is_recording() or probe.init(**identity)
+        """Start to record, if the program has not; return whether this process is recorded.
+
+        ``identity`` (``target_steps``, ``framework``) is added where the program itself has not told it.
+        """
+        if not probe.is_recording():
+            return probe.init(**identity)
+        if identity:
+            probe.add_identity(**identity)
+        return True
 
     def step(self, source: Source, number: int | None = None, values: Mapping[str, Any] | None = None) -> bool:
         """Take the end of an optimizer step; False when a better source counts the steps."""

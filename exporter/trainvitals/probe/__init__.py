@@ -245,6 +245,17 @@ def steps_recorded() -> int:
     return 0 if _recorder is None else _recorder.writer.state.count
 
 
+def add_identity(**identity: Any) -> None:
+    """Add what became known after the start: target steps, the framework.  What :func:`init` was told stays."""
+
+    def add(recorder: Recorder) -> None:
+        told = recorder.writer.identity
+        news = {name: value for name, value in _known(identity).items() if told.get(name) != value}
+        recorder.identify(**{name: news[name] for name in news if name == "framework" or name not in recorder.given})
+
+    _call(add)
+
+
 def count_error(error: Exception) -> None:
     """Count an error of ours that was caught elsewhere, as one of the probe's own."""
     _internal_error(error)

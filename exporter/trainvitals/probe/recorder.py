@@ -51,6 +51,7 @@ class Recorder:
         unique = os.urandom(4).hex()
         name = _UNSAFE_IN_FILE.sub("-", f"{identity['run']}.{identity['rank']}")[:128]
         base = os.path.join(folder, f"{name}.{unique}")
+        self.given = frozenset(identity)
         self.writer = rankfile.Writer(base + rankfile.RANK_SUFFIX, identity)
         self._events = EventsFile(base + rankfile.EVENTS_SUFFIX)
         self._table_full = False
