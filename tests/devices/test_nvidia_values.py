@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.devices.nvidia_values import DEVICE_0, family
 from tests.fixtures.nvml.driver import Driver, compile_stub
@@ -77,6 +79,22 @@ def test_an_older_driver_is_read_through_the_older_calls(old):
         "repair_pending",
         "recovery_needed",
     }
+
+
+def test_an_older_binding_is_enough(driver):
+    """What nvidia-ml-py 12.560 cannot ask for is absent, or asked for with the older call, and is no failure."""
+    driver.environ["PYTHONPATH"] = str(Path(__file__).parent.parent / "fixtures" / "nvml" / "older")
+
+    found = driver.rounds((0,), (15,), (60,))
+
+    for sample in found:
+        assert (sample.up, sample.failed) == (True, {})
+        assert sample.values["temperature_celsius", "gpu"] == 49.0
+        assert DEVICE_0.keys() - sample.values.keys() == {
+            ("temperature_margin_celsius",),
+            ("repair_pending", "channel"),
+            ("repair_pending", "tpc"),
+        }
 
 
 def test_a_split_device_keeps_the_values_of_its_board(driver):
