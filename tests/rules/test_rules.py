@@ -210,19 +210,45 @@ def test_the_text_of_a_dead_rank_names_ranks_nodes_and_the_last_step(tmp_path):
 
 @needs_promtool
 def test_the_text_of_a_device_names_who_uses_it(tmp_path):
-    """The rank on a device that fell off the bus is found by the device's uuid."""
+    """The rank on a device that fell off the bus is found by the device's uuid; the reason is that of this device."""
+    node = 'job="trainvitals",instance="a:20910"'
     series = {
-        'trainvitals_device_up{job="trainvitals",instance="a:20910",device="3",uuid="GPU-3"}': "0+0x20",
+        f'trainvitals_device_up{{{node},device="3",uuid="GPU-3"}}': "0+0x20",
+        f'trainvitals_device_down_info{{{node},device="3",uuid="GPU-3",reason="lost"}}': "1x20",
+        f'trainvitals_device_down_info{{{node},device="4",uuid="GPU-4",reason="hung"}}': "1x20",
         'trainvitals_rank_info{job="trainvitals",instance="a:20910",run="demo",rank="7",local_rank="3",attempt="0",'
         'uuid="GPU-3"}': "1x20",
     }
     annotations = {
         "summary": "Device 3 on a:20910 does not answer",
         "summary_zh": "a:20910 上的设备 3 无响应",
-        "description": "Device 3 (GPU-3) does not answer; it serves rank 7 of run demo.",
-        "description_zh": "设备 3(GPU-3)无响应;使用者:rank 7 of run demo。",
+        "description": "Device 3 (GPU-3) does not answer. Reason: lost. It serves rank 7 of run demo.",
+        "description_zh": "设备 3(GPU-3)无响应。原因:lost。使用者:rank 7 of run demo。",
     }
     labels = {"instance": "a:20910", "device": "3", "uuid": "GPU-3"}
     case = text_case(alert_named("TrainvitalsDeviceDown"), "3m", series, labels, annotations)
+
+    run_cases(tmp_path, {"evaluation_interval": "15s", "tests": [case]}, texts=True)
+
+
+@needs_promtool
+def test_the_text_of_missing_devices_names_their_addresses(tmp_path):
+    """How many should be here, and where on the bus those are that the driver does not list."""
+    node = 'job="trainvitals",instance="a:20910",vendor="nvidia"'
+    series = {
+        f"trainvitals_devices_expected{{{node}}}": "8x40",
+        f"trainvitals_devices_readable{{{node}}}": "6x40",
+        f'trainvitals_device_missing_info{{{node},pci_bus_id="0000:5e:00.0"}}': "1x40",
+        f'trainvitals_device_missing_info{{{node},pci_bus_id="0000:1a:00.0"}}': "1x40",
+    }
+    annotations = {
+        "summary": "Node a:20910 has fewer nvidia devices than it should",
+        "summary_zh": "节点 a:20910 的 nvidia 设备少于应有数量",
+        "description": "8 nvidia devices are expected on a:20910, and the driver lists fewer. "
+        "Missing on the PCI bus: 0000:1a:00.0; 0000:5e:00.0.",
+        "description_zh": "a:20910 上应有 8 个 nvidia 设备,但驱动列出的更少。PCI 总线上缺少的设备:0000:1a:00.0; 0000:5e:00.0。",
+    }
+    labels = {"instance": "a:20910", "vendor": "nvidia"}
+    case = text_case(alert_named("TrainvitalsDevicesMissing"), "6m", series, labels, annotations)
 
     run_cases(tmp_path, {"evaluation_interval": "15s", "tests": [case]}, texts=True)

@@ -13,6 +13,32 @@ _DEVICE_USERS = listed(
     none="no rank known",
 )
 
+_DOWN_REASON = listed(
+    "trainvitals_device_down_info{instance=%q,device=%q,uuid=%q}",
+    "{{ .Labels.reason }}",
+    "instance",
+    "device",
+    "uuid",
+    by="reason",
+    none="unknown",
+)
+_SOURCE_REASON = listed(
+    "trainvitals_device_source_down_info{instance=%q,vendor=%q}",
+    "{{ .Labels.reason }}",
+    "instance",
+    "vendor",
+    by="reason",
+    none="unknown",
+)
+_MISSING = listed(
+    "trainvitals_device_missing_info{instance=%q,vendor=%q}",
+    "{{ .Labels.pci_bus_id }}",
+    "instance",
+    "vendor",
+    by="pci_bus_id",
+    none="no address known",
+)
+
 NODES: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsDeviceDown",
@@ -20,14 +46,24 @@ NODES: tuple[Alert, ...] = (
         category="resource",
         severity="critical",
         gauge="health",
-        expr="max by (instance, device, uuid) (trainvitals_device_up) == 0",
+        expr="""
+        max by (instance, device, uuid) (trainvitals_device_up) == 0
+        unless on (instance, device, uuid)
+        trainvitals_device_down_info{reason="paused"}
+        """,
         wait=DEFAULTS.device_down_for,
         summary="Device {{ $labels.device }} on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上的设备 {{ $labels.device }} 无响应",
-        description="Device {{ $labels.device }} ({{ $labels.uuid }}) does not answer; it serves "
+        description="Device {{ $labels.device }} ({{ $labels.uuid }}) does not answer. Reason: "
+        + _DOWN_REASON
+        + ". It serves "
         + _DEVICE_USERS
         + ".",
-        description_zh="设备 {{ $labels.device }}({{ $labels.uuid }})无响应;使用者:" + _DEVICE_USERS + "。",
+        description_zh="设备 {{ $labels.device }}({{ $labels.uuid }})无响应。原因:"
+        + _DOWN_REASON
+        + "。使用者:"
+        + _DEVICE_USERS
+        + "。",
         action=(
             "Take the node out of the job and resume from the last checkpoint without it. On the node, read `dmesg` "
             "(NVIDIA: "
@@ -38,7 +74,78 @@ NODES: tuple[Alert, ...] = (
             "若再次发生则更换。"
         ),
         impact="The rank on it fails or hangs, and the run with it.",
-        diagnosis="The vendor's library lists the device but cannot read it: it fell off the bus or needs a reset.",
+        diagnosis=(
+            "The reasons: `lost`, it fell off the bus; `reset_required`; `hung`, a call for it does not return; "
+            "`blocked`, a container lost its device nodes (often by `systemctl daemon-reload`: restart the container); "
+            "`driver`, the driver as a whole does not answer; `missing`, the driver no longer lists it; `unknown`, the "
+            "driver does not say, in a container often as `blocked`. `trainvitals_device_down_since_timestamp_seconds` "
+            "says since when."
+        ),
+    ),
+    Alert(
+        name="TrainvitalsDevicesMissing",
+        file="resource",
+        category="resource",
+        severity="critical",
+        gauge="health",
+        # Devices that are known and down have an alert of their own, and so has a driver that does not answer.
+        expr="""
+        max by (instance, vendor) (trainvitals_devices_expected)
+          > on (instance, vendor)
+        (
+          count by (instance, vendor) (trainvitals_device_info)
+          or on (instance, vendor)
+          max by (instance, vendor) (trainvitals_devices_readable)
+        )
+        unless on (instance, vendor) trainvitals_device_source_up == 0
+        """,
+        wait=DEFAULTS.devices_missing_for,
+        summary="Node {{ $labels.instance }} has fewer {{ $labels.vendor }} devices than it should",
+        summary_zh="节点 {{ $labels.instance }} 的 {{ $labels.vendor }} 设备少于应有数量",
+        description=(
+            "{{ $value }} {{ $labels.vendor }} devices are expected on {{ $labels.instance }}, and the driver lists "
+            "fewer. Missing on the PCI bus: "
+        )
+        + _MISSING
+        + ".",
+        description_zh=(
+            "{{ $labels.instance }} 上应有 {{ $value }} 个 {{ $labels.vendor }} 设备,但驱动列出的更少。"
+            "PCI 总线上缺少的设备:"
+        )
+        + _MISSING
+        + "。",
+        action=(
+            "Start no job that counts on all devices of the node. Read `dmesg` and `lspci` for the address; reset or "
+            "reboot, and replace the device if that does not last. If the number is right as it is, set "
+            "`devices.expected`."
+        ),
+        action_zh=(
+            "不要在该节点上启动需要全部设备的作业。用 `dmesg` 和 `lspci` 查看该地址;重置或重启,若再次发生则更换。"
+            "若当前数量本来就正确,请设置 `devices.expected`。"
+        ),
+        impact="A job that asks for all devices of the node fails to start, or runs on fewer.",
+        diagnosis=(
+            "`trainvitals_devices_expected` against `trainvitals_devices_readable`. A device that the driver does not "
+            "list was refused when the driver was loaded, fell off before, or has no driver; without any driver package "
+            "all are missing."
+        ),
+    ),
+    Alert(
+        name="TrainvitalsDevicesPaused",
+        file="resource",
+        category="resource",
+        severity="info",
+        gauge="health",
+        expr='max by (instance, vendor) (trainvitals_device_source_down_info{reason="paused"}) == 1',
+        wait=DEFAULTS.devices_paused_for,
+        summary="The {{ $labels.vendor }} devices on {{ $labels.instance }} are not watched",
+        summary_zh="{{ $labels.instance }} 上的 {{ $labels.vendor }} 设备未被监控",
+        description="Somebody paused the reading of the devices, for a reset or a new driver, and it is still paused.",
+        description_zh="有人为重置设备或更换驱动暂停了设备读取,至今仍未恢复。",
+        action="If the work is done, remove the file that `devices.pause_file` names.",
+        action_zh="若工作已完成,请删除 `devices.pause_file` 指定的文件。",
+        impact="A device that fails meanwhile is not noticed.",
+        diagnosis="The file is `/run/trainvitals-devices.pause` unless the settings say otherwise.",
     ),
     Alert(
         name="TrainvitalsDeviceSourceHung",
@@ -46,18 +153,26 @@ NODES: tuple[Alert, ...] = (
         category="resource",
         severity="critical",
         gauge="health",
-        expr="max by (instance, vendor) (trainvitals_device_source_up) == 0",
+        expr="""
+        max by (instance, vendor) (trainvitals_device_source_up) == 0
+        unless on (instance, vendor)
+        trainvitals_device_source_down_info{reason="paused"}
+        """,
         wait=DEFAULTS.device_source_for,
         summary="The driver of the {{ $labels.vendor }} devices on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上 {{ $labels.vendor }} 设备的驱动无响应",
         description=(
             "The process that reads the {{ $labels.vendor }} devices hangs or fails again and again, so their values "
-            "are "
-            "missing. Most often a device or its driver is stuck."
-        ),
+            "are missing. Most often a device or its driver is stuck. Reason: "
+        )
+        + _SOURCE_REASON
+        + ".",
         description_zh=(
             "读取 {{ $labels.vendor }} 设备的进程卡住或反复失败,因此没有这些设备的数据。最常见的原因是设备或驱动卡死。"
-        ),
+            "原因:"
+        )
+        + _SOURCE_REASON
+        + "。",
         action=(
             "Run the vendor's tool (`nvidia-smi`) on the node: if it hangs too, take the node out of the job and "
             "reboot it. "

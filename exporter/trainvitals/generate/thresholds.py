@@ -38,6 +38,10 @@ class Thresholds:
     device_down_for: int = 60
     #: The process that reads a vendor's devices does not answer for so long: the driver hangs.
     device_source_for: int = 120
+    #: Fewer devices than expected for so long; a driver that was just loaded lists them one after the other.
+    devices_missing_for: int = 300
+    #: The reading of devices is paused for so long: perhaps somebody forgot.
+    devices_paused_for: int = 7200
     #: Less of the host's memory is left than this share ...
     memory_available_ratio: float = 0.05
     #: ... for so long.
