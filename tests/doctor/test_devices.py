@@ -7,11 +7,11 @@ import sys
 
 import pytest
 from tests.devices.conftest import driver, stub
-from tests.doctor.helpers import machine, only, outcomes
+from tests.doctor.helpers import machine, only, outcomes, settings
 
 from trainvitals.devices.vendors import VENDORS
 from trainvitals.devices.wire import DRIVER, Message, encode
-from trainvitals.doctor import devices
+from trainvitals.doctor import devices, nvidia
 from trainvitals.doctor.base import Outcome
 from trainvitals.doctor.nvidia import ADVICE
 from trainvitals.doctor.table import ADVICE as TABLE
@@ -216,6 +216,30 @@ def test_a_process_that_hangs_is_given_up(tmp_path, monkeypatch):
     result = only(devices.check("nvidia", ADVICE, start)(machine(tmp_path)))
 
     assert result.why.startswith("no answer within 1 s: device 2 hangs")
+
+
+def test_devices_that_the_settings_expect_are_missed(tmp_path):
+    """The bus may have lost one that nobody knows of."""
+    start = child_that_writes(*[Message(devices=[sample(0), sample(1).down("lost")])] * 2)
+    here = machine(tmp_path, settings=settings(devices={"expected": 2}))
+
+    found = {result.subject: result for result in devices.check("nvidia", ADVICE, start)(here)}
+
+    assert found["expected"].why == "1 answer, and devices.expected is 2"
+
+
+def test_a_driver_that_is_to_be_left_alone_is_left_alone(tmp_path):
+    """While the file of the settings exists it can be unloaded, also with the doctor at work."""
+
+    def start(*_):
+        raise AssertionError("it was touched")
+
+    here = machine(tmp_path, {"/run/pause": ""}, settings=settings(devices={"pause_file": "/run/pause"}))
+
+    result = only(devices.check("nvidia", ADVICE, start)(here))
+
+    assert (result.outcome, result.action) == (Outcome.OK, "rm /run/pause")
+    assert only(nvidia.persistence(here)).outcome is Outcome.ABSENT
 
 
 def examined(driver, tmp_path):

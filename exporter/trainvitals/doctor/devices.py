@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,12 +79,17 @@ def check(
     """Return the check of one vendor's devices."""
 
     def make(here: Here) -> Iterator[Result]:
+        if paused(here):
+            file = here.settings.devices.pause_file
+            yield ok(f"nobody reads them while {file} exists", f"rm {shlex.quote(file)}", "paused")
+            return
         child = start(vendor, _INTERVAL, here.environ)
         try:
             seen = follow(child, vendor, PATIENCE)
         finally:
             _end(child)
         yield from judge(seen, advice, on_the_bus(vendor, here), inside(here))
+        yield from _as_expected(seen, here.settings.devices.expected, advice)
 
     return make
 
@@ -96,6 +102,12 @@ def _end(child: Process) -> None:
     # One that the kernel holds is left to it.
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(_GRACE)
+
+
+def paused(here: Here) -> bool:
+    """Say whether the settings' file tells everybody to leave the drivers alone."""
+    file = here.settings.devices.pause_file
+    return bool(file) and os.path.exists(here.path(file))
 
 
 def on_the_bus(vendor: str, here: Here) -> frozenset[str] | None:
@@ -191,6 +203,15 @@ def _devices(devices: Sequence[DeviceSample], advice: Advice, bus: frozenset[str
             yield ok(f"{count} values are told to root alone", "sudo trainvitals doctor", "permission")
         else:
             yield problem(f"{count} values could not be read: {_words(reason)}", advice.look, f"reading ({reason})")
+
+
+def _as_expected(seen: Seen, expected: int | None, advice: Advice) -> Iterator[Result]:
+    """Compare with the number of devices that the settings expect."""
+    if expected is None or seen.is_silent:
+        return
+    count = sum(device.up for device in seen.message.devices) if seen.message else 0
+    if count < expected:
+        yield problem(f"{count} answer, and devices.expected is {expected}", advice.look, "expected")
 
 
 def _signals(devices: Sequence[DeviceSample], advice: Advice) -> Iterator[Result]:

@@ -17,7 +17,7 @@ from trainvitals.devices.base import NoLibraryError
 from trainvitals.devices.vendors import create
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.doctor.container import inside
-from trainvitals.doctor.devices import Advice, Reason, Signal, on_the_bus
+from trainvitals.doctor.devices import Advice, Reason, Signal, on_the_bus, paused
 from trainvitals.telemetry import DeviceSample
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -196,8 +196,11 @@ def nodes(here: Here, access: Callable[[str, int], bool] = os.access) -> Iterato
         yield ok(f"{len(found)} devices, all of them open to this user")
 
 
-def persistence(_: Here, module: str = "pynvml") -> Iterator[Result]:
+def persistence(here: Here, module: str = "pynvml") -> Iterator[Result]:
     """Check that devices stay initialised: else the first call after a pause takes seconds, and counters begin anew."""
+    if paused(here):
+        yield absent("not asked: the devices are to be left alone")
+        return
     try:
         nvml = importlib.import_module(module)
         nvml.nvmlInit()

@@ -18,6 +18,7 @@ from trainvitals.doctor.run import Row
 _STYLES = {Outcome.OK: "green", Outcome.ABSENT: "dim", Outcome.PROBLEM: "bold red"}
 #: Width of the column of names: on a terminal, where it is folded, and elsewhere.
 _FOLDED_WIDTH, _NAME_WIDTH = 28, 40
+_OUTCOME_WIDTH = max(len(outcome.value) for outcome in Outcome)
 _INDENT = 2
 #: What stands before an action.
 _FIX, _ADVICE = "fix: ", "better: "
@@ -64,7 +65,7 @@ def _sections(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
 def _section(console: Console, title: str, rows: Sequence[Row]) -> None:
     console.print(Text(title, style="bold"))
     if console.is_terminal:
-        console.print(_grid(rows))
+        _on_terminal(console, rows)
     else:
         for line in _lines(rows):
             # As a Text: brackets in a path are no markup.
@@ -72,28 +73,28 @@ def _section(console: Console, title: str, rows: Sequence[Row]) -> None:
     console.print()
 
 
-def _grid(rows: Sequence[Row]) -> Table:
-    grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    grid.add_column(no_wrap=True)
-    grid.add_column(max_width=_FOLDED_WIDTH, overflow="fold")
-    grid.add_column(ratio=1, overflow="fold")
+def _on_terminal(console: Console, rows: Sequence[Row]) -> None:
     for row in rows:
+        grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+        grid.add_column(width=_INDENT + _OUTCOME_WIDTH)
+        grid.add_column(width=_FOLDED_WIDTH, overflow="fold")
+        grid.add_column(ratio=1, overflow="fold")
         style = _STYLES[row.result.outcome]
-        text = Text(_clean(row.result.why))
+        outcome = Text(" " * _INDENT + row.result.outcome.value, style=style)
+        grid.add_row(outcome, Text(_clean(row.name)), Text(_clean(row.result.why)))
+        console.print(grid)
         if row.result.action:
-            text.append(f"\n{_prefix(row)}", style="dim")
-            text.append(_clean(row.result.action), style="cyan")
-        grid.add_row(Text(" " * _INDENT + row.result.outcome.value, style=style), Text(_clean(row.name)), text)
-    return grid
+            start = Text(" " * (_INDENT + _OUTCOME_WIDTH + 2) + _prefix(row), style="dim")
+            # Not folded: a command is there to be copied whole.
+            console.print(start.append(_clean(row.result.action), style="not dim cyan"), soft_wrap=True)
 
 
 def _lines(rows: Iterable[Row]) -> Iterator[str]:
-    width = max(len(outcome.value) for outcome in Outcome)
     for row in rows:
-        start = f"{'':{_INDENT}}{row.result.outcome.value:<{width}}  {_clean(row.name):<{_NAME_WIDTH}}  "
+        start = f"{'':{_INDENT}}{row.result.outcome.value:<{_OUTCOME_WIDTH}}  {_clean(row.name):<{_NAME_WIDTH}}  "
         yield start + _clean(row.result.why)
         if row.result.action:
-            yield f"{'':{_INDENT + width + 2 + _NAME_WIDTH + 2}}{_prefix(row)}{_clean(row.result.action)}"
+            yield f"{'':{_INDENT + _OUTCOME_WIDTH + 2 + _NAME_WIDTH + 2}}{_prefix(row)}{_clean(row.result.action)}"
 
 
 def _prefix(row: Row) -> str:
