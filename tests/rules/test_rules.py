@@ -246,7 +246,8 @@ def test_the_text_of_missing_devices_names_their_addresses(tmp_path):
         "summary_zh": "节点 a:20910 的 nvidia 设备少于应有数量",
         "description": "8 nvidia devices are expected on a:20910, and the driver lists fewer. "
         "Missing on the PCI bus: 0000:1a:00.0; 0000:5e:00.0.",
-        "description_zh": "a:20910 上应有 8 个 nvidia 设备,但驱动列出的更少。PCI 总线上缺少的设备:0000:1a:00.0; 0000:5e:00.0。",
+        "description_zh": "a:20910 上应有 8 个 nvidia 设备,但驱动列出的更少。"
+        "PCI 总线上缺少的设备:0000:1a:00.0; 0000:5e:00.0。",
     }
     labels = {"instance": "a:20910", "vendor": "nvidia"}
     case = text_case(alert_named("TrainvitalsDevicesMissing"), "6m", series, labels, annotations)

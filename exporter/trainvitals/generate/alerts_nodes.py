@@ -126,8 +126,8 @@ NODES: tuple[Alert, ...] = (
         impact="A job that asks for all devices of the node fails to start, or runs on fewer.",
         diagnosis=(
             "`trainvitals_devices_expected` against `trainvitals_devices_readable`. A device that the driver does not "
-            "list was refused when the driver was loaded, fell off before, or has no driver; without any driver package "
-            "all are missing."
+            "list was refused when the driver was loaded, fell off before, or has no driver; without any driver "
+            "package all are missing."
         ),
     ),
     Alert(
