@@ -313,6 +313,21 @@ def test_bytes_over_pcie_are_counted_over_the_wrap(driver):
     assert [sample.values["pcie_receive_bytes_total",] for sample in found] == [0.0, 200.0, 600.0, 1400.0, 3000.0]
 
 
+def test_bytes_that_cannot_be_counted_are_absent(driver):
+    """When half the range of the device's counter passes in one round, a whole one may have been missed."""
+    sent = [1000, 1500, 1500 + 2**31, 1500 + 2**31 + 700, 900]
+    quiet = [900 + 10 * i for i in range(1, 31)]
+
+    found = driver.rounds(*((2 * i, f"value 0 field197 {count}") for i, count in enumerate([*sent, *quiet])))
+
+    counts = [sample.values.get(("pcie_transmit_bytes_total",)) for sample in found]
+    # The step back to 900 is 2**31 - 1300 bytes over the wrap: less than half.
+    assert counts[:5] == [0.0, 500.0, None, None, None]
+    assert counts[5:32] == [None] * 27
+    assert counts[32:] == [500.0, 510.0, 520.0]
+    assert all(sample.failed == {} for sample in found)
+
+
 def test_a_wide_counter_of_bytes_does_not_wrap_at_32_bits(driver):
     """A device that counts beyond 4 GiB and then less was reset."""
     sent = [9000000000, 9000000500, 70, 90]

@@ -174,8 +174,8 @@ FAMILIES: tuple[Family, ...] = (
             "device_pcie_transmit_bytes_total",
             "counter",
             (
-                "Bytes from the device over PCIe since the exporter opened it.  Devices count to 4 GiB and begin anew: "
-                "what is more than that between two rounds is missed."
+                "Bytes from the device over PCIe since the exporter opened it; absent while they are too many for the "
+                "device's counter of 32 bits."
             ),
         ),
         ("device_pcie_receive_bytes_total", "counter", "Bytes to the device over PCIe; as those from it."),

@@ -12,6 +12,8 @@ from trainvitals.devices.tiers import Tier
 from trainvitals.telemetry import DeviceSample
 
 _WRAP = 2**32
+#: Rounds without bytes after one with too many to be sure of.
+_PAUSE = 30
 #: Numbers of the fields with errors, by kind.
 _ERRORS = {
     95: "replay_rollover",
@@ -33,24 +35,30 @@ _ERRORS = {
 def _traffic(field: int, direction: str) -> Signal:
     """Return a row that counts bytes since the device was opened, over the wraps of the device's own counter.
 
-    "Value can be wrapped" (nvml.h): values in the field stay below 2**32.  What is more than that between two rounds
-    cannot be seen, so they are read in every round.
+    "Value can be wrapped" (nvml.h): what was seen in the field has 32 bits.  So it is read in every round, and where
+    half of that passes in one round, a whole wrap may have been missed: then nothing is shown for a while.
     """
     key = f"bytes of field {field}"
+    family = f"pcie_{direction}_bytes_total"
 
     def read(gpu: Gpu, sample: DeviceSample) -> None:
         value = gpu.field(field)
         if value in BLANKS:
-            sample.set(f"pcie_{direction}_bytes_total", value)
+            sample.set(family, value)
             return
-        last, total = gpu.kept.get(key, (value, 0.0))
-        if value >= last:
-            total += value - last
+        last, total, pause = gpu.kept.get(key, (value, 0.0, 0))
+        narrow = max(last, value) < _WRAP
+        # A wide counter that fell has begun anew.
+        more = (value - last) % _WRAP if narrow else value - last if value >= last else value
+        if narrow and more >= _WRAP / 2:
+            pause = _PAUSE
+        elif pause:
+            pause -= 1
         else:
-            # Beyond 32 bits it does not wrap: then it began anew.
-            total += value + (_WRAP - last if last < _WRAP else 0.0)
-        gpu.kept[key] = (value, total)
-        sample.set(f"pcie_{direction}_bytes_total", total)
+            total += more
+        gpu.kept[key] = (value, total, pause)
+        if not pause:
+            sample.set(family, total)
 
     return Signal(Tier.FAST, read, (field,))
 
