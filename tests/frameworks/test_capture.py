@@ -33,6 +33,19 @@ def test_the_programs_own_calls_win(probe, recorded):
 
 
 @pytest.mark.usefixtures("probe")
+def test_a_framework_claims_the_steps_before_its_first(recorded):
+    """The library below a framework ends its step first, and is not counted."""
+    capture = Capture()
+    capture.claim(Source.FRAMEWORK)
+    capture.claim(Source.LIBRARY)
+
+    assert not capture.step(Source.LIBRARY, 1)
+    assert capture.step(Source.FRAMEWORK, 1, {"loss": 2.0})
+
+    assert recorded().steps == [(1, {"loss": 2.0})]
+
+
+@pytest.mark.usefixtures("probe")
 def test_what_others_know_is_added(recorded):
     """A loss that is only logged belongs to the step of whoever counts."""
     capture = Capture()

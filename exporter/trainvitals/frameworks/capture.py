@@ -19,8 +19,10 @@ class Source(IntEnum):
 
     OPTIMIZER = 1
     LOGGER = 2
-    FRAMEWORK = 3
-    USER = 4
+    #: What a framework may be built upon: Accelerate under the Hugging Face Trainer.
+    LIBRARY = 3
+    FRAMEWORK = 4
+    USER = 5
 
 
 class Capture:
@@ -43,19 +45,25 @@ class Capture:
 
     def step(self, source: Source, number: int | None = None, values: Mapping[str, Any] | None = None) -> bool:
         """Take the end of an optimizer step; False when a better source counts the steps."""
-        if self._muted(source) or not self.begin():
+        if self.is_muted(source) or not self.begin():
             return False
         self._owner = source
         probe.step(number, values or {})
         self._own_steps += 1
         return True
 
+    def claim(self, source: Source) -> None:
+        """Let a source own the steps already before its first one, so that what lies below it is not counted."""
+        if not self.is_muted(source):
+            self._owner = source
+
     def log(self, values: Mapping[str, Any]) -> None:
         """Add values to the step that was counted last, whoever counted it."""
         if self.begin():
             probe.log(values)
 
-    def _muted(self, source: Source) -> bool:
+    def is_muted(self, source: Source) -> bool:
+        """Whether a better source owns the steps."""
         if self._owner is not None and source < self._owner:
             return True
         if probe.steps_recorded() > self._own_steps:
