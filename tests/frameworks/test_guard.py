@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.frameworks.guard import around, safe
+from trainvitals.frameworks.guard import around, safe, within
 
 
 class Trainer:
@@ -75,3 +75,38 @@ def test_what_cannot_be_changed_is_left_alone(trainer):
     """A missing method, and a class of an extension module."""
     assert not around(trainer, "fit", before=print)
     assert not around(dict, "update", before=print)
+
+
+class Context:
+    """Notes how it was entered and left."""
+
+    def __init__(self, said, name):
+        self.said, self.name = said, name
+
+    def __enter__(self):
+        self.said.append(f"enter {self.name}")
+
+    def __exit__(self, kind, *_):
+        self.said.append(f"leave {self.name} {kind and kind.__name__}")
+        return True
+
+
+def test_a_call_runs_within_a_context(trainer):
+    """Also one inside another; an exception is told to the context and goes on its way."""
+    said = []
+    assert within(trainer, "train", lambda _, steps, **__: Context(said, steps) if steps else None)
+
+    assert trainer().train(0) == 0
+    assert trainer().train(3) == 3
+    with pytest.raises(ValueError, match="negative"):
+        trainer().train(-1)
+    assert said == ["enter 3", "leave 3 None", "enter -1", "leave -1 ValueError"]
+
+
+@pytest.mark.usefixtures("probe")
+def test_a_context_that_cannot_be_made_costs_an_error_only(trainer, recorded):
+    """The call is made, and the next one is paired as it should be."""
+    within(trainer, "train", lambda _, steps: 1 // steps)
+
+    assert trainer().train(0) == 0
+    assert recorded().state.errors == 1

@@ -7,7 +7,9 @@ and what the program itself raises or returns is not touched.
 from __future__ import annotations
 
 import functools
+from _thread import get_ident  # Not threading: a trainer that has none needs none.
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from trainvitals import probe
@@ -68,3 +70,32 @@ def around(
     except (AttributeError, TypeError):  # A class of an extension module cannot be changed.
         return False
     return True
+
+
+def within(owner: Any, name: str, enter: Callable[..., AbstractContextManager[Any] | None]) -> bool:
+    """Run ``owner.name`` within the context that ``enter(*args, **kwargs)`` returns, which may be None for none.
+
+    The context is one of ours (a phase, a checkpoint) and learns of an exception, but cannot swallow it.
+    """
+    opened: dict[int, list[AbstractContextManager[Any] | None]] = {}
+
+    def before(*args: Any, **kwargs: Any) -> None:
+        contexts = opened.setdefault(get_ident(), [])
+        contexts.append(None)
+        context = enter(*args, **kwargs)
+        if context is not None:
+            context.__enter__()
+            contexts[-1] = context
+
+    def leave(error: BaseException | None) -> None:
+        context = opened[get_ident()].pop()
+        if context is not None:
+            context.__exit__(None if error is None else type(error), error, None)
+
+    return around(
+        owner,
+        name,
+        before=before,
+        after=lambda *_, **__: leave(None),
+        failed=lambda error, *_, **__: leave(error),
+    )

@@ -41,6 +41,8 @@ _recorder: Recorder | None = None
 _switched_off: Recorder | None = None
 _fork_hook_installed = False
 _told: set[str] = set()
+#: What tells the exception that was recorded last; the exception itself would keep its frames alive.
+_last_exception: tuple[int, str] | None = None
 
 
 def init(run: str | None = None, target_steps: int | None = None, **identity: Any) -> bool:
@@ -304,10 +306,16 @@ def _forget() -> None:
     _ending.forget()
 
 
-def _record_exception(error: BaseException, failed: bool) -> None:
+def record_exception(error: BaseException, failed: bool) -> None:
+    """Record what ended a training, once, although a framework and then the interpreter tell of it."""
+
     def record(recorder: Recorder) -> None:
-        kind = "exception" if failed else "interrupted"
-        recorder.event(kind, {"type": type(error).__name__, "message": str(error)[:300]})
+        global _last_exception
+        told = (id(error), type(error).__name__)
+        if told != _last_exception:
+            _last_exception = told
+            kind = "exception" if failed else "interrupted"
+            recorder.event(kind, {"type": told[1], "message": str(error)[:300]})
 
     _call(record)
 
@@ -317,5 +325,5 @@ def _progress() -> object:
 
 
 _ending = Ending(
-    on_exit=lambda failed: finish("failed" if failed else "ok"), on_exception=_record_exception, progress=_progress
+    on_exit=lambda failed: finish("failed" if failed else "ok"), on_exception=record_exception, progress=_progress
 )
