@@ -189,7 +189,7 @@ def test_one_device_that_hangs_does_not_take_the_others_along(supervise, driver)
     now = source.latest()
     assert now.up
     assert [device.uuid for device in now.devices] == [uuid(index) for index in range(8)]
-    assert before <= now.devices[3].down_since <= hung_at
+    assert before <= now.devices[3].down_since <= hung_at + 1
     assert now.devices[3].values == {}
     assert now.devices[5].values["utilization_ratio",] == 0.95
     since = now.devices[3].down_since
