@@ -206,3 +206,16 @@ def test_compose_accepts_it(command):
     arguments = ["--profile", "demo", "--profile", "gpu", "-f", str(ROOT / "docker-compose.yml"), "config", "-q"]
     done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_two_exporters_share_the_sources():
+    """With the profile gpu each source is read once: devices and their faults there, everything else beside it."""
+    from trainvitals.config import ConfigError, load
+    from trainvitals.daemon import Exporter
+
+    disabled = SERVICES["exporter-gpu"]["environment"]["TRAINVITALS_COLLECT_DISABLE"]
+    with pytest.raises(ConfigError) as error:
+        Exporter(load(None, {}, {"collect.disable": "nonsense"}))
+    known = str(error.value).partition("some of ")[2].partition(", found")[0]
+
+    assert set(known.split(", ")) - set(disabled.split(",")) == {"devices", "faults"}
