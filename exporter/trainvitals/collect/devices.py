@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from trainvitals.collect.base import Collector, NoData, Sink
 from trainvitals.collect.faults import FaultLog
+from trainvitals.collect.links import KnownLinks
 from trainvitals.config import DeviceSettings
 from trainvitals.devices.base import Reading, Source
 from trainvitals.devices.pci import PCI_DEVICES, Bus
@@ -35,6 +36,7 @@ class DevicesCollector(Collector):
     ) -> None:
         self._sources = sources
         self._clock = clock
+        self._links = KnownLinks()
         self._faults = faults
 
     @classmethod
@@ -82,7 +84,7 @@ class DevicesCollector(Collector):
             failed.update(reading.failed)
             self._add_source(sink, reading)
             for device in reading.devices:
-                _add_device(sink, device)
+                _add_device(sink, self._links.settle(device))
         for reason, count in sorted(failed.items()):
             sink.add("trainvitals_device_reads_failed_total", count, reason)
 

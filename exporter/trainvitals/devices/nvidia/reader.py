@@ -11,6 +11,7 @@ from trainvitals.devices import pci
 from trainvitals.devices.base import NoLibraryError, SourceDownError
 from trainvitals.devices.nvidia import rounds
 from trainvitals.devices.nvidia.errors import Effect, down_reason, meaning
+from trainvitals.devices.nvidia.events import Events
 from trainvitals.devices.nvidia.gpu import Gpu, Identity, text
 from trainvitals.devices.nvidia.rows import Signal
 from trainvitals.devices.nvidia.signals import SIGNALS
@@ -41,6 +42,7 @@ class Nvidia:
         self._pci = bus
         self._signals = signals
         self._clock = clock
+        self._events = Events(nvml)
         self._was_open = False
         self._open = False
         self._driver_version = ""
@@ -71,6 +73,7 @@ class Nvidia:
 
     def close(self) -> None:
         """Shut NVML down; handles do not survive it."""
+        self._events.close()
         self._forget()
         if self._open:
             self._open = False
@@ -101,8 +104,8 @@ class Nvidia:
         return range(count)
 
     def faults(self) -> Sequence[Fault]:
-        """Return nothing yet."""
-        return ()
+        """Return the XIDs since the last call."""
+        return self._events.take()
 
     def read(self, index: int) -> DeviceSample:
         """Read one GPU.  Raises SourceDownError only when the driver as a whole is gone."""
@@ -135,6 +138,7 @@ class Nvidia:
             # Else it is asked again next time.
             self._identities[index] = identity
             self._gpus[index] = gpu
+            self._events.watch(index, handle, identity.pci_bus_id)
         return gpu
 
     def _blank(self, index: int) -> DeviceSample:

@@ -7,7 +7,22 @@ is gone.  So a row reads one thing.  Only calls that cost microseconds belong he
 
 from __future__ import annotations
 
-from trainvitals.devices.nvidia import clocks, ecc, identity, memory, pcie, power, recovery, thermal, utilization
+from trainvitals.devices.nvidia import (
+    clocks,
+    ecc,
+    fabric,
+    gpm,
+    identity,
+    memory,
+    mig,
+    nvlink,
+    pcie,
+    power,
+    processes,
+    recovery,
+    thermal,
+    utilization,
+)
 from trainvitals.devices.nvidia.rows import Signal
 
 SIGNALS: tuple[Signal, ...] = (
@@ -20,4 +35,9 @@ SIGNALS: tuple[Signal, ...] = (
     *pcie.SIGNALS,
     *recovery.SIGNALS,
     *identity.SIGNALS,
+    *nvlink.SIGNALS,
+    *fabric.SIGNALS,
+    *mig.SIGNALS,
+    *gpm.SIGNALS,
+    *processes.SIGNALS,
 )
