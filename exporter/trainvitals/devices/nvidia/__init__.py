@@ -1,7 +1,8 @@
 """NVIDIA devices through NVML (nvidia-ml-py).
 
-``reader`` finds the devices and survives what may happen to them; ``signals`` is the table of what is read of each;
-every other file is one subject.
+``reader`` finds the devices and survives what may happen to them; ``signals`` is the table of what is read of each,
+``rows`` what a row is, ``rounds`` reads those that are due, ``fields`` many numbered fields in one call; every other
+file is one subject.
 """
 
 from __future__ import annotations
