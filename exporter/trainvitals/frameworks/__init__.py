@@ -25,7 +25,10 @@ class Adapter(NamedTuple):
 
 
 #: In alphabetical order of the adapters.
-ADAPTERS: tuple[Adapter, ...] = ()
+ADAPTERS: tuple[Adapter, ...] = (
+    Adapter("accelerate", "accelerate"),
+    Adapter("transformers.trainer", "transformers"),
+)
 
 _installed = False
 

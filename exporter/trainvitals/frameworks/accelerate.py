@@ -1,0 +1,249 @@
+"""Accelerate: loops of one's own around an ``Accelerator``.
+
+What is taken from where (accelerate 0.34 to 1.15):
+
+===============================  =====================================================================================
+``Accelerator.backward``         the loss of a micro-batch; the loss of a step is their mean
+``Accelerator.clip_grad_norm_``  returns the norm of the gradients
+``AcceleratedOptimizer.step``    an optimizer step where ``gradient_state.sync_gradients`` says so, else nothing; then
+                                 ``step_was_skipped`` tells whether the scaler of half precision left it out
+``Accelerator.log``              what the user tells the trackers
+data loaders                     those that ``prepare`` makes; the next batch also moves to its device in there
+===============================  =====================================================================================
+
+Where a framework owns the steps (the Hugging Face Trainer is built upon Accelerate) or the program calls
+``trainvitals.step`` itself, all of it is silent.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import Any
+
+from trainvitals import probe
+from trainvitals.frameworks.capture import Source, capture
+from trainvitals.frameworks.guard import around, safe, within
+from trainvitals.frameworks.values import Losses, batch_size, is_sharded, numbers, plain_learning_rate
+
+__all__ = ["install", "tracker"]
+
+_NAME = "trainvitals"
+_LOADERS = ("DataLoaderDispatcher", "DataLoaderShard", "SkipDataLoader")
+
+
+class Watch:
+    """What is known of the loop of this process; Accelerate, too, has one state per process."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.losses = Losses()
+        self.grad_norm: Any = None
+        self._samples = 0
+        self._batch = 0
+        #: Optimizers that have stepped since the last step was counted.
+        self._stepped: set[int] = set()
+        #: Names that the last step had.
+        self._given: set[str] = set()
+        #: Whether an optimizer was prepared: a program that only evaluates is no training.
+        self.training = False
+
+    def is_silent(self) -> bool:
+        """Whether there is no loop of the program's own."""
+        return not self.training or capture.is_muted(Source.LIBRARY)
+
+    def prepare(self, accelerator: Any, *_: Any, **__: Any) -> None:
+        """An optimizer is prepared: the first sign of a training."""
+        if capture.is_muted(Source.LIBRARY):
+            return
+        self.training = True
+        ranks = {"rank": accelerator.process_index, "local_rank": accelerator.local_process_index}
+        capture.begin(framework="accelerate", world_size=accelerator.num_processes, **ranks)
+
+    def take_batch(self, batch: Any) -> None:
+        """Note the size of a batch; it counts when something is learnt from it."""
+        self._batch = batch_size(batch)
+
+    def take_loss(self, _: Any, __: Any, loss: Any = None, **___: Any) -> None:
+        """Take the loss of a micro-batch."""
+        if not self.is_silent():
+            self.losses.add(loss)
+            self._samples, self._batch = self._samples + self._batch, 0
+
+    def take_grad_norm(self, norm: Any, *_: Any, **__: Any) -> None:
+        """Take the norm of the gradients."""
+        if not self.is_silent():
+            self.grad_norm = None if is_sharded(norm) else norm
+
+    def step(self, _: Any, optimizer: Any, *__: Any, **___: Any) -> None:
+        """Count an optimizer step: of several optimizers (GANs), when one of them steps again."""
+        if self.is_silent() or not optimizer.gradient_state.sync_gradients:
+            return
+        values = {
+            "loss": self.losses.take_mean(),
+            "grad_norm": self.grad_norm,
+            "learning_rate": plain_learning_rate(optimizer),
+            "samples": self._samples or None,
+            "skipped": optimizer.step_was_skipped or None,
+        }
+        self.grad_norm = None
+        if self._stepped and id(optimizer) not in self._stepped:
+            self._stepped.add(id(optimizer))
+            return
+        self._stepped = {id(optimizer)}
+        self._samples = 0
+        self.number += 1
+        known = {name: value for name, value in values.items() if value is not None}
+        self._given = set(known)
+        capture.step(Source.LIBRARY, self.number, known)
+
+    def log(self, values: Any) -> None:
+        """Add what the user logs, except what the step knows already: a mean over steps, say."""
+        if self.is_silent() or not isinstance(values, Mapping):
+            return
+        if news := {name: value for name, value in numbers(values).items() if name not in self._given}:
+            capture.log(news)
+
+
+_watch = Watch()
+
+
+def install(module: ModuleType) -> None:
+    """Hang our hooks into ``accelerate``."""
+    accelerator = module.Accelerator
+    around(accelerator, "prepare_optimizer", before=_watch.prepare)
+    around(accelerator, "backward", after=_watch.take_loss)
+    around(accelerator, "clip_grad_norm_", after=_watch.take_grad_norm)
+    around(accelerator, "log", before=_logging)
+    within(accelerator, "save_state", _saving)
+    within(accelerator, "load_state", _loading)
+    within(accelerator, "save_model", lambda *_, **__: None if _watch.is_silent() else probe.phase("checkpoint"))
+    optimizer = importlib.import_module("accelerate.optimizer").AcceleratedOptimizer
+    around(optimizer, "step", after=_watch.step)
+    loaders = importlib.import_module("accelerate.data_loader")
+    for name in _LOADERS:
+        if hasattr(loaders, name):
+            _watch_loader(getattr(loaders, name))
+
+
+def tracker() -> Any:
+    """Return a tracker for ``Accelerator(log_with=[...])``, for programs without :func:`trainvitals.auto`."""
+    install(importlib.import_module("accelerate"))
+    return _tracker_class()()
+
+
+@functools.cache
+def _tracker_class() -> Any:
+    base = importlib.import_module("accelerate.tracking").GeneralTracker
+    # Every rank tells its own values.
+    settings = {"name": _NAME, "requires_logging_directory": False, "main_process_only": False}
+    return type("TrainvitalsTracker", (_Tracker, base), settings)
+
+
+class _Tracker:
+    """Passes on what ``Accelerator.log`` is told.  It becomes a ``GeneralTracker`` in the class made above."""
+
+    @property
+    def tracker(self) -> Any:
+        """Return what the tracker is about: nothing else than itself."""
+        return self
+
+    @safe
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """Record the settings that ``init_trackers`` was given."""
+        probe.event("config", values=dict(values))
+
+    @safe
+    def log(self, values: dict[str, Any], *_: Any, **__: Any) -> None:
+        """Add values to the last step; whatever step the program calls it, it is the one that was counted."""
+        _watch.log(values)
+
+
+def _logging(accelerator: Any, values: Any = None, *_: Any, **__: Any) -> None:
+    if not any(each.name == _NAME for each in accelerator.trackers):
+        _watch.log(values)
+
+
+# Checkpoints --------------------------------------------------------------------------------------------------------
+
+
+def _saving(accelerator: Any, output_dir: Any = None, *_: Any, **__: Any) -> AbstractContextManager[None] | None:
+    if _watch.is_silent():
+        return None
+    settings = accelerator.project_configuration
+    if settings.automatic_checkpoint_naming:
+        output_dir = os.path.join(accelerator.project_dir, "checkpoints", f"checkpoint_{accelerator.save_iteration}")
+    return probe.checkpoint(_watch.number, output_dir)
+
+
+def _loading(accelerator: Any, input_dir: Any = None, *_: Any, **__: Any) -> AbstractContextManager[None] | None:
+    return None if _watch.is_silent() else _Load(accelerator, input_dir)
+
+
+class _Load(AbstractContextManager[None]):
+    """The loading of a checkpoint, after which steps are counted from there."""
+
+    def __init__(self, accelerator: Any, path: Any) -> None:
+        self._accelerator = accelerator
+        self._checkpoint = probe.checkpoint(_watch.number, path, "load")
+
+    def __enter__(self) -> None:
+        self._checkpoint.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._checkpoint.__exit__(kind, None, None)
+        done = None if kind is not None else _steps_done(self._accelerator._optimizers)  # noqa: SLF001  no public one
+        _watch.number = _watch.number if done is None else done
+
+
+def _steps_done(optimizers: Any) -> int | None:
+    """Return how many steps an optimizer has made, as Adam and its kin count them; on a device it is left unread."""
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            step: Any = state.get("step") if isinstance(state, Mapping) else None
+            if isinstance(step, (int, float)) or getattr(getattr(step, "device", None), "type", None) == "cpu":
+                return int(step)
+    return None
+
+
+# Data ---------------------------------------------------------------------------------------------------------------
+
+
+def _watch_loader(kind: Any) -> None:
+    """Let a loader's batches be waited for in the phase "data"."""
+    original = vars(kind).get("__iter__")
+    if original is None or hasattr(original, "__trainvitals__"):
+        return
+
+    @functools.wraps(original)
+    def iterate(self: Any) -> Any:
+        return _Batches(original(self))
+
+    iterate.__trainvitals__ = True  # type: ignore[attr-defined]
+    kind.__iter__ = iterate
+
+
+class _Batches:
+    """The iterator of a loader: itself, but for the time that it takes."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._batches)
+        _take_batch(batch)
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batches, name)
+
+
+_take_batch = safe(_watch.take_batch)
+within(_Batches, "__next__", lambda _: None if _watch.is_silent() else probe.phase("data"))
