@@ -60,6 +60,10 @@ bench: $(VENV)/.dev ## Measure the cost of a step and of a scrape (minutes; inst
 	.venv-bench/bin/python benchmarks/probe.py
 	.venv-bench/bin/python benchmarks/scrape.py
 
+.PHONY: endurance
+endurance: $(VENV)/.dev ## Poll devices 20,000 times while they come and go; fail when something grows (ten minutes)
+	$(BIN)/python benchmarks/endurance.py
+
 .PHONY: clean
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .venv-bench build dist *.egg-info exporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

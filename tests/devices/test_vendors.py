@@ -14,3 +14,10 @@ def test_every_row_makes_a_reader(name):
 
     assert vendor.name == name
     vendor.close()
+
+
+@pytest.mark.parametrize("row", VENDORS.values(), ids=VENDORS)
+def test_every_row_says_how_the_bus_knows_its_devices(row):
+    """Without a number of the vendor nothing could be expected."""
+    assert 0 < row.pci.vendor < 2**16
+    assert row.pci.classes

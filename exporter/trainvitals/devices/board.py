@@ -94,6 +94,7 @@ class Board:
             reason="late" if late else state.reason,
             devices=devices,
             age=age,
+            readings=state.readings,
             restarts=state.restarts,
             failed=state.failed,
             expected=stock.expected,
