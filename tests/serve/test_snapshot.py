@@ -9,6 +9,9 @@ import subprocess
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from trainvitals.metrics import FAMILIES
@@ -135,6 +138,55 @@ def test_a_family_that_cannot_be_rendered_costs_itself(broken, caplog):
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
         "family trainvitals_value is left out of the scrape"
     ]
+
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=8)
+NUMBERS = st.one_of(st.floats(), st.integers(-(2**70), 2**70))
+
+
+@given(
+    rounds=st.lists(st.dictionaries(st.tuples(TEXTS, TEXTS), NUMBERS, max_size=4), min_size=2, max_size=3),
+    kind=st.sampled_from([GaugeMetricFamily, CounterMetricFamily]),
+)
+def test_what_is_kept_from_round_to_round_changes_no_byte(rounds, kind):
+    """Series come, change, go and come back: the text is the library's own, whatever labels hold."""
+    store = SnapshotStore()
+    for values in rounds:
+        family = kind("trainvitals_x", "Help\\ of\ntwo lines.", labels=("run", "rank"))
+        for labels, number in values.items():
+            family.add_metric(labels, number)
+
+        text = store.publish([family]).text
+
+        assert generate_latest(Alone(family)) + FAILED.format(0).encode() == text
+
+
+class Alone:
+    """A registry of one family."""
+
+    def __init__(self, family):
+        self.family = family
+
+    def collect(self):
+        """Return it."""
+        return [self.family]
+
+
+def test_a_sample_with_a_time_keeps_it():
+    """No collector of ours sets one, and none is lost without a word."""
+    family = GaugeMetricFamily("trainvitals_x", "Help.", labels=("run",))
+    family.add_metric(["a"], 1.5, timestamp=1700000000.25)
+
+    assert ['trainvitals_x{run="a"} 1.5 1700000000250'] == lines(SnapshotStore().publish([family]))
+
+
+def test_series_that_are_gone_leave_nothing_behind():
+    """A node sees many runs in its life."""
+    store = SnapshotStore()
+    for number in range(50):
+        store.publish([gauge("trainvitals_loss", ([f"run {number}"], 1.0))])
+
+    assert len(store._lines._starts) == 2
 
 
 def test_readers_see_whole_snapshots_only():

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import math
 import re
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -151,7 +153,10 @@ class Sink:
         self._family(name).add_metric(texts, buckets=buckets, sum_value=total)  # type: ignore[attr-defined]
 
     def _labels(self, name: str, labels: tuple[object, ...], series: int = 1) -> list[str] | None:
-        texts = [self._clean(label) for label in labels]
+        texts = [str(label) for label in labels]
+        whole = "".join(texts)
+        if not (len(whole) <= LONGEST_LABEL and whole.isascii() and whole.isprintable()):
+            texts = [self._clean(text) for text in texts]
         key = (name, *texts)
         if self._room < series:
             self._tally.dropped[self._collector] = self._tally.dropped.get(self._collector, 0) + series
@@ -163,8 +168,7 @@ class Sink:
         self._room -= series
         return texts
 
-    def _clean(self, label: object) -> str:
-        text = str(label)
+    def _clean(self, text: str) -> str:
         if len(text) <= LONGEST_LABEL and text.isascii() and text.isprintable():
             return text
         cleaned = _CONTROL.sub(" ", text[:LONGEST_LABEL])
@@ -187,18 +191,24 @@ class Sink:
 
 
 def _possible(name: str, value: float) -> bool:
-    if not math.isfinite(value):
-        return name in _MAY_BE_NONFINITE
     if name in _MAY_BE_NONFINITE:
         return True
+    lowest, highest, never = _limits(name)
+    # Neither NaN nor infinity passes.
+    return lowest <= value <= highest and value not in never
+
+
+@lru_cache(maxsize=1024)
+def _limits(name: str) -> tuple[float, float, frozenset[float]]:
+    """Return the lowest and highest value of a family, and those between that are none."""
     if name.endswith("_ratio") and not name.endswith("signal_ratio"):
-        return 0.0 <= value <= 1.0
-    if name.startswith(_DEVICE) and value in BLANKS:
-        return False
+        return 0.0, 1.0, frozenset()
+    blanks = BLANKS if name.startswith(_DEVICE) else frozenset()
     for end, (lowest, highest) in _BOUNDS.items():
         if name.endswith(end):
-            return lowest <= value <= highest
-    return value not in _IMPOSSIBLE and (value >= 0.0 or not name.endswith(("_total", "_bytes")))
+            return lowest, highest, blanks
+    largest = sys.float_info.max
+    return 0.0 if name.endswith(("_total", "_bytes")) else -largest, largest, blanks | _IMPOSSIBLE
 
 
 class _Worker:

@@ -1,8 +1,7 @@
 """What a scrape gets: rendered and compressed once per round of the collectors, never once per scrape.
 
-Text format 0.0.4, by prometheus_client: 1,500 series cost it 12 to 20 ms, once per interval and in the thread
-of the daemon.  Our own renderer took 5 ms, which is not worth a second implementation of the format: what a scrape
-feels is not the length of the rendering but whether it lets others run in between.
+Text format 0.0.4, by prometheus_client.  It takes 10 µs a series, most of it for names and labels that were the same a
+round ago: so what stands before the value of a series is kept from round to round, and only the value is written anew.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
 
 from trainvitals.metrics import FAMILIES
 
@@ -26,6 +27,10 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _FAILURES = FAMILIES["trainvitals_families_failed_total"]
 #: What the text format appends to the name of a family, by type.
 _SUFFIXES = {"counter": "_total", "info": "_info"}
+#: Samples that the library moves to the end of the text.
+_OUT_OF_ORDER = frozenset({"_created", "_gsum", "_gcount"})
+#: The catalogue has some hundred families.
+_MOST_HEADS = 4096
 #: Level 1 takes a twentieth of the time of level 9 for a text that is 1.2 to 1.7 times as long.
 _LEVEL = 1
 
@@ -46,6 +51,7 @@ class SnapshotStore:
     def __init__(self) -> None:
         self._current: Snapshot | None = None
         self._writing = threading.Lock()
+        self._lines = _Lines()
         self._failed = 0
         self._complained: set[str] = set()
 
@@ -63,6 +69,7 @@ class SnapshotStore:
         with self._writing:
             blocks = [*self._blocks(self._merge(families))]
             blocks += self._blocks([self._failures()])
+            self._lines.forget()
             text = b"".join(blocks)
             snapshot = Snapshot(text, gzip.compress(text, _LEVEL))
             self._current = snapshot
@@ -71,7 +78,7 @@ class SnapshotStore:
     def _blocks(self, families: Iterable[Metric]) -> Iterator[bytes]:
         for family in families:
             try:
-                block = generate_latest(_Only(_without_creation_times(family)))
+                block = self._lines.render(_without_creation_times(family))
             except Exception as error:
                 # Whatever a collector put into its family, the others are still good.  The library adds the whole
                 # family to the error's arguments: only the first is fit for a log.
@@ -102,6 +109,51 @@ class SnapshotStore:
 
     def _failures(self) -> Metric:
         return CounterMetricFamily(_FAILURES.name, _FAILURES.help, value=self._failed)
+
+
+class _Lines:
+    """Renders families, and keeps the part of each line that stands before the value."""
+
+    def __init__(self) -> None:
+        self._starts: dict[tuple[object, ...], str] = {}
+        self._used: dict[tuple[object, ...], str] = {}
+        self._heads: dict[tuple[str, ...], str] = {}
+
+    def render(self, family: Metric) -> bytes:
+        """Return the text of a family.  Raises whatever the library does."""
+        lines = [self._head(family)]
+        for sample in family.samples:
+            if sample.timestamp is not None or sample.name[len(family.name) :] in _OUT_OF_ORDER:
+                return generate_latest(_Only(family))
+            key = (family.type, sample.name, *sample.labels.items())
+            start = self._starts.get(key)
+            if start is None:
+                start = _start(family, sample)
+            self._used[key] = start
+            lines.append(f"{start}{floatToGoString(sample.value)}\n")
+        return "".join(lines).encode()
+
+    def forget(self) -> None:
+        """Drop what was not used since the last call: series come and go."""
+        self._starts, self._used = self._used, {}
+
+    def _head(self, family: Metric) -> str:
+        key = (family.name, family.documentation, family.type)
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            head = self._heads[key] = generate_latest(_Only(_empty(family))).decode()
+        return head
+
+
+def _start(family: Metric, sample: Sample) -> str:
+    """Return a sample's line up to its value, as the library writes it."""
+    alone = _empty(family)
+    alone.samples = [sample._replace(value=0.0)]
+    line = generate_latest(_Only(alone)).decode().rpartition("\n")[0].rpartition("\n")[2]
+    start, blank, _ = line.rpartition(" ")
+    return start + blank
 
 
 def _union(first: Metric, second: Metric) -> Metric:
