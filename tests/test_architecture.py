@@ -33,9 +33,6 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
     assert ours <= {
         "trainvitals",
         "trainvitals._version",
-        "trainvitals.frameworks",
-        "trainvitals.frameworks.guard",
-        "trainvitals.frameworks.imports",
         "trainvitals.probe",
         "trainvitals.probe.ending",
         "trainvitals.probe.events",
