@@ -86,7 +86,7 @@ NODES: tuple[Alert, ...] = (
         name="TrainvitalsDevicesMissing",
         file="resource",
         category="resource",
-        severity="critical",
+        severity="warning",
         gauge="health",
         # Devices that are known and down have an alert of their own, and so has a driver that does not answer.
         expr="""
