@@ -252,6 +252,16 @@ def test_a_failing_state_is_counted_and_costs_that_link(driver):
     assert device.failed == {"unknown": 1}
 
 
+@pytest.mark.parametrize(("rules", "calls"), [((HOPPER,), 2), (BLACKWELL, 4), (("value * links 36", BLACKWELL[1]), 6)])
+def test_all_links_take_few_calls(driver, rules, calls):
+    """One call for all states, and one for all counters as long as they are not more than fit into it."""
+    driver.rounds((0, "log"), (15, "log"))
+    driver.rounds((0, "log", *rules), (15, "log", *rules))
+
+    _, without, _, with_links = [step.count("fields") for step in driver.calls()]
+    assert with_links - without == calls
+
+
 def test_the_fields_are_those_of_the_binding():
     """Numbers and names go together as nvidia-ml-py has them."""
     import pynvml

@@ -51,7 +51,7 @@ FAMILIES: tuple[Family, ...] = (
         (
             "device_pipe_activity_ratio",
             "gauge",
-            "Share of time in which a pipe computed: fp64, fp32, fp16, ...",
+            "Share of time in which a pipe computed outside of the tensor cores: fp64, fp32, fp16, int.",
             "pipe",
         ),
         ("device_memory_bandwidth_ratio", "gauge", "Bandwidth of device memory in use, of what it can do."),
@@ -197,7 +197,12 @@ FAMILIES: tuple[Family, ...] = (
             "kind",
         ),
         # NVLink and the like.
-        ("device_link_up", "gauge", "1 while a link to another device or switch works, else 0.", "link"),
+        (
+            "device_link_up",
+            "gauge",
+            "1 while a link to another device or switch works, else 0; one that never worked has no series.",
+            "link",
+        ),
         ("device_links_expected", "gauge", "Links that have worked since the exporter started."),
         ("device_link_transmit_bytes_total", "counter", "Bytes sent over a link.", "link"),
         ("device_link_receive_bytes_total", "counter", "Bytes received over a link.", "link"),
@@ -215,7 +220,16 @@ FAMILIES: tuple[Family, ...] = (
             "link",
             "kind",
         ),
-        ("device_link_bit_error_ratio", "gauge", "Bit error ratio of a link: effective or symbol.", "link", "kind"),
+        (
+            "device_link_bit_error_ratio",
+            "gauge",
+            (
+                "Bit error ratio of a link: effective is what correction left, symbol what it met; a link and kind is "
+                "shown once a bit was wrong."
+            ),
+            "link",
+            "kind",
+        ),
         (
             "device_fabric_state",
             "gauge",
@@ -226,13 +240,18 @@ FAMILIES: tuple[Family, ...] = (
         (
             "device_fabric_unhealthy",
             "gauge",
-            "1 when this aspect of the fabric is not well, else 0; an aspect that is not told has no series.",
+            "1 when this aspect of the fabric is not well, else 0; one that the driver does not tell has no series.",
             "aspect",
         ),
         # MIG.
         ("device_mig_enabled", "gauge", "1 when the device is split into instances (MIG), else 0."),
         ("device_mig_info", "gauge", "An instance of a split device (MIG).", *_MIG, "mig_uuid", "profile"),
-        ("device_mig_memory_used_bytes", "gauge", "Memory of an instance in use.", *_MIG),
+        (
+            "device_mig_memory_used_bytes",
+            "gauge",
+            "Memory of an instance in use; compute instances of one GPU instance share it.",
+            *_MIG,
+        ),
         ("device_mig_memory_total_bytes", "gauge", "Memory of an instance in all.", *_MIG),
         ("device_mig_sm_activity_ratio", "gauge", "As device_sm_activity_ratio, of one GPU instance.", "gpu_instance"),
         (

@@ -7,12 +7,12 @@ broken ones.  So it says which links are up and which are not; which of them sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from trainvitals.devices.blanks import BLANKS, scaled
 from trainvitals.devices.nvidia.apart import apart, check
 from trainvitals.devices.nvidia.errors import Effect, meaning
+from trainvitals.devices.nvidia.fields import Answers
 from trainvitals.devices.nvidia.gpu import Gpu
 from trainvitals.devices.nvidia.rows import Signal
 from trainvitals.devices.tiers import Tier
@@ -49,6 +49,8 @@ _RATIOS: Mapping[int, str] = {220: "effective", 222: "symbol"}
 _FIELDS = (*(field for pair in _BYTES for field in pair[:2]), *_ERRORS, *_RATIOS)
 #: Values asked for in one call; nvml.h names no limit.
 _ONE_CALL = 128
+#: Readings until fields that a device did not have are asked for again: a link that comes up may bring them.
+_AGAIN = 16
 #: How the driver writes that no bit was wrong: 15e-255.
 _NO_BIT_WRONG = 0xFFF
 
@@ -59,6 +61,9 @@ class _Links:
     def __init__(self, count: int) -> None:
         self.count = count
         self.worked: set[int] = set()
+        #: Fields that the device has, and readings until all are tried again.
+        self.fields: tuple[int, ...] = ()
+        self.rounds_left = 0
         self.bytes: tuple[int, int, float] | None = None
         #: Errors by (link, kind): what a link does not tell this time still belongs to the sum.
         self.errors: dict[tuple[int, str], float] = {}
@@ -75,7 +80,7 @@ def links(gpu: Gpu, sample: DeviceSample) -> None:
         return
     _states(gpu, known, sample)
     if known.worked:
-        answers = dict(_counters(gpu, known.count))
+        answers = _counters(gpu, known)
         _bytes(known, answers, sample)
         _errors(known, answers, sample)
         _ratios(known, answers, sample)
@@ -106,9 +111,11 @@ def _count(gpu: Gpu) -> int:
 
 def _states(gpu: Gpu, known: _Links, sample: DeviceSample) -> None:
     """Read which links work: by the field, as NCCL does on Hopper and newer, or else link by link."""
-    answers = gpu.fields((_STATE, link) for link in range(known.count))
-    for (_, link), answer in answers.items():
+    # With a field that is always there, for a call of which every answer fails is taken for a spoilt one.
+    answers = gpu.fields([(_LINK_COUNT, 0), *((_STATE, link) for link in range(known.count))])
+    for link in range(known.count):
         with apart(gpu, sample):
+            answer = answers[_STATE, link]
             state = answer if isinstance(answer, float) else gpu.nvml.nvmlDeviceGetNvLinkState(gpu.handle, link)
             works = float(state) in _WORKS
             sample.set("link_up", float(works), str(link))
@@ -116,30 +123,42 @@ def _states(gpu: Gpu, known: _Links, sample: DeviceSample) -> None:
                 known.worked.add(link)
 
 
-def _counters(gpu: Gpu, count: int) -> Iterator[tuple[tuple[int, int], float | int]]:
-    wanted = [(field, link) for field in _FIELDS for link in range(count)]
-    for start in range(0, len(wanted), _ONE_CALL):
-        yield from gpu.fields(wanted[start : start + _ONE_CALL]).items()
+def _counters(gpu: Gpu, known: _Links) -> Answers:
+    """Ask for what the device has, link by link so that no call is all in vain, in as few calls as may be."""
+    if not known.rounds_left or not known.fields:
+        known.fields, known.rounds_left = _FIELDS, _AGAIN
+    known.rounds_left -= 1
+    answers: Answers = {}
+    step = _ONE_CALL // len(known.fields)
+    for first in range(0, known.count, step):
+        some = range(first, min(first + step, known.count))
+        answers |= gpu.fields((field, link) for link in some for field in known.fields)
+    known.fields = tuple(sorted({field for (field, _), answer in answers.items() if _has(answer)}))
+    return answers
 
 
-def _bytes(known: _Links, answers: Mapping[tuple[int, int], Any], sample: DeviceSample) -> None:
+def _has(answer: float) -> bool:
+    return isinstance(answer, float) or meaning(answer)[1] is not Effect.ABSENT
+
+
+def _bytes(known: _Links, answers: Answers, sample: DeviceSample) -> None:
     for pair in _BYTES:
         # Two fields count in two ways: a series must not go from one to the other.
-        if known.bytes is None and any(isinstance(answers[pair[0], link], float) for link in range(known.count)):
+        if known.bytes is None and any(isinstance(answers.get((pair[0], link)), float) for link in range(known.count)):
             known.bytes = pair
     if known.bytes is None:
         return
     *pair_of_fields, unit = known.bytes
     for family, field in zip(("link_transmit_bytes_total", "link_receive_bytes_total"), pair_of_fields, strict=True):
         for link in range(known.count):
-            if isinstance(answer := answers[int(field), link], float):
+            if isinstance(answer := answers.get((int(field), link)), float):
                 sample.set(family, scaled(answer, unit), str(link))
 
 
-def _errors(known: _Links, answers: Mapping[tuple[int, int], Any], sample: DeviceSample) -> None:
+def _errors(known: _Links, answers: Answers, sample: DeviceSample) -> None:
     for field, kind in _ERRORS.items():
         for link in range(known.count):
-            answer = answers[field, link]
+            answer = answers.get((field, link))
             if isinstance(answer, float):
                 if answer not in BLANKS:
                     known.errors[link, kind] = answer
@@ -154,10 +173,10 @@ def _errors(known: _Links, answers: Mapping[tuple[int, int], Any], sample: Devic
         sample.set("links_errors_total", errors, kind)
 
 
-def _ratios(known: _Links, answers: Mapping[tuple[int, int], Any], sample: DeviceSample) -> None:
+def _ratios(known: _Links, answers: Answers, sample: DeviceSample) -> None:
     for field, kind in _RATIOS.items():
         for link in range(known.count):
-            answer = answers[field, link]
+            answer = answers.get((field, link))
             if isinstance(answer, float):
                 if answer not in {0.0, float(_NO_BIT_WRONG)}:
                     known.wrong.add((field, link))
