@@ -27,6 +27,8 @@ class Adapter(NamedTuple):
 #: In alphabetical order of the adapters.
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter("accelerate", "accelerate"),
+    Adapter("lightning.pytorch.trainer.trainer", "lightning"),
+    Adapter("pytorch_lightning.trainer.trainer", "lightning"),
     Adapter("transformers.trainer", "transformers"),
 )
 

@@ -19,10 +19,12 @@ class Source(IntEnum):
 
     OPTIMIZER = 1
     LOGGER = 2
+    #: What runs below all others: DeepSpeed, with or without a library over it.
+    ENGINE = 3
     #: What a framework may be built upon: Accelerate under the Hugging Face Trainer.
-    LIBRARY = 3
-    FRAMEWORK = 4
-    USER = 5
+    LIBRARY = 4
+    FRAMEWORK = 5
+    USER = 6
 
 
 class Capture:

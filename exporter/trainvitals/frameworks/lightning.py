@@ -1,0 +1,326 @@
+"""Lightning 2.x, as ``lightning.pytorch`` and as ``pytorch_lightning``.
+
+Three doors lead here, and a Trainer is watched once whichever are used: the entry points
+``lightning.pytorch.callbacks_factory`` and ``pytorch_lightning.callbacks_factory``, which Lightning asks for callbacks
+(``trainer/connectors/callback_connector.py``), ``trainvitals.auto()`` and ``callbacks=[callback()]``.
+
+Beside the hooks of a callback, four calls are wrapped: ``LightningModule.log`` (what the user logs, as it is),
+``Trainer.save_checkpoint``, and ``__iter__`` and ``__next__`` of the data fetcher.
+The metrics that a Trainer keeps are not asked during training: that would read those of the progress bar.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from trainvitals import probe
+from trainvitals.frameworks import names
+from trainvitals.frameworks.capture import Source, capture
+from trainvitals.frameworks.guard import around, safe, within
+
+__all__ = ["callback", "install", "new_package", "old_package"]
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+#: A batch within a batch within a batch ...
+_DEEPEST_BATCH = 5
+_MARK = "_trainvitals_watch"
+
+#: The watch of the training or evaluation that runs now; what is wrapped for all Trainers asks it.
+_running: Watch | None = None
+
+
+class Watch:
+    """What is known of one training.  The methods are hooks of a callback: (trainer, module, ...)."""
+
+    def __init__(self) -> None:
+        self._step = 0
+        self._inside_batch = False
+        self._logged: dict[str, Any] = {}
+        self._loss: Any = None
+        self._parts = 0
+        self._samples = 0
+        self._learning_rate: Any = None
+        self._evaluation: contextlib.AbstractContextManager[Any] | None = None
+        self._evaluated: set[str] = set()
+        self._around: Watch | None = None
+
+    # Training -------------------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: Any, _: Any, stage: str) -> None:
+        """Begin to record: ranks are known, data is not loaded yet."""
+        if stage == "fit":
+            _wrap(trainer)
+            ranks = {"rank": trainer.global_rank, "local_rank": trainer.local_rank, "world_size": trainer.world_size}
+            capture.begin(framework="lightning", **ranks)
+
+    def on_train_start(self, trainer: Any, *_: Any) -> None:
+        """Take over; the loader is there, and so is the number of steps."""
+        global _running
+        _running = self
+        self._step = trainer.global_step
+        target = _target_steps(trainer)
+        capture.claim(Source.FRAMEWORK)
+        capture.begin(framework="lightning", **({} if target is None else {"target_steps": target}))
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Whatever is logged from here on belongs to the step to come."""
+        self._inside_batch = True
+
+    def on_before_optimizer_step(self, trainer: Any, _: Any, optimizer: Any) -> None:
+        """Take the learning rate of the first optimizer before a scheduler changes it."""
+        if optimizer is trainer.optimizers[0]:
+            self._learning_rate = optimizer.param_groups[0]["lr"]
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, _: int) -> None:
+        """Report a step where the number of optimizer steps has changed; several in one batch are one."""
+        self._inside_batch = False
+        self._samples += _batch_size(batch)
+        self._add_loss(outputs if isinstance(outputs, Mapping) else {"loss": outputs}, module)
+        number = trainer.global_step
+        if number == self._step:
+            return
+        self._step = number
+        values = self._values(trainer, module)
+        self._logged, self._loss, self._parts, self._samples = {}, None, 0, 0
+        capture.step(Source.FRAMEWORK, number, values)
+
+    def _add_loss(self, outputs: Mapping[str, Any], module: Any) -> None:
+        """Add up the parts of an accumulated loss, each divided by their planned number; on its device, unread."""
+        loss = outputs.get("loss")
+        if loss is None:
+            return
+        self._parts += 1
+        self._loss = loss if self._loss is None or not module.automatic_optimization else self._loss + loss
+
+    def _values(self, trainer: Any, module: Any) -> dict[str, Any]:
+        values = dict(self._logged)
+        if self._loss is not None:
+            planned = trainer.accumulate_grad_batches if module.automatic_optimization else self._parts
+            # The last batches of an epoch may be fewer than planned.
+            values["loss"] = self._loss if planned == self._parts else self._loss * (planned / self._parts)
+        if self._learning_rate is not None:
+            values["learning_rate"] = self._learning_rate
+        if self._samples:
+            values["samples"] = self._samples
+        return values
+
+    def logged(self, name: str, value: Any) -> None:
+        """Take what the user logs: with the step to come, or for an evaluation its name alone."""
+        if self._evaluation is not None:
+            self._evaluated.add(name)
+        elif (number := _number(value)) is not None:
+            # A loss that is logged beside the one that is returned keeps its name.
+            name = names.ours(name) if names.ours(name) in {"learning_rate", "grad_norm"} else name
+            if name in {"samples", "skipped", "tokens"}:
+                name = f"logged_{name}"
+            if self._inside_batch:
+                self._logged[name] = number
+            else:
+                capture.log({name: number})
+
+    def is_loading(self) -> bool:
+        """Whether a batch that is fetched now is one of the training."""
+        return self._evaluation is None
+
+    def on_train_end(self, *_: Any) -> None:
+        """Let go."""
+        global _running
+        self._leave_evaluation(None)
+        if _running is self:
+            _running = None
+
+    def on_exception(self, trainer: Any, module: Any, error: BaseException) -> None:
+        """Close what is open, and tell of the exception: Lightning turns Ctrl-C into an exit."""
+        self._leave_evaluation(error)
+        self.on_train_end(trainer, module)
+        probe.record_exception(error, failed=not isinstance(error, KeyboardInterrupt))
+
+    # Evaluation -----------------------------------------------------------------------------------------------------
+
+    def on_validation_start(self, trainer: Any, *_: Any) -> None:
+        """Count the time of an evaluation, but not that of the check before a training."""
+        global _running
+        if not trainer.sanity_checking:
+            self._leave_evaluation(None)
+            # An evaluation need not lie within a training.
+            self._around, _running = _running, self
+            self._evaluated = set()
+            self._evaluation = probe.phase("evaluation")
+            self._evaluation.__enter__()
+
+    def on_validation_end(self, trainer: Any, _: Any, split: str = "validation") -> None:
+        """Report what the evaluation has logged; Lightning has computed it before this hook, for itself."""
+        if self._evaluation is None:
+            return
+        self._leave_evaluation(None)
+        metrics = getattr(trainer._logger_connector, "_callback_metrics", None)  # noqa: SLF001  the public one reads
+        values = {}
+        for name, value in (trainer.callback_metrics if metrics is None else metrics).items():
+            if name.split("/dataloader_idx_")[0] in self._evaluated:
+                known = names.result(name)
+                values[name if known is None else known.name] = value
+        if values:
+            probe.evaluate(trainer.global_step, values, name=split)
+
+    on_test_start = on_validation_start
+
+    def on_test_end(self, trainer: Any, module: Any) -> None:
+        """As after a validation."""
+        self.on_validation_end(trainer, module, "test")
+
+    def _leave_evaluation(self, error: BaseException | None) -> None:
+        global _running
+        phase, self._evaluation = self._evaluation, None
+        if phase is not None:
+            _running = self._around
+            phase.__exit__(None if error is None else type(error), error, None)
+
+
+_HOOKS = (
+    "setup",
+    "on_exception",
+    "on_before_optimizer_step",
+    "on_test_end",
+    "on_test_start",
+    "on_train_batch_end",
+    "on_train_batch_start",
+    "on_train_end",
+    "on_train_start",
+    "on_validation_end",
+    "on_validation_start",
+)
+
+
+def _target_steps(trainer: Any) -> int | None:
+    """Return the planned number of steps; asks for no loader that is not there yet."""
+    limit = trainer.max_steps if trainer.max_steps > 0 else None
+    # How many steps a module makes in a batch that optimizes by itself is not known.
+    if trainer.train_dataloader is None or not trainer.lightning_module.automatic_optimization:
+        return limit
+    planned = trainer.estimated_stepping_batches
+    return int(planned) if 0 < planned < float("inf") else limit
+
+
+def _batch_size(batch: Any) -> int:
+    """Return the first dimension of the first tensor of a batch, 0 where there is none."""
+    for _ in range(_DEEPEST_BATCH):
+        shape = getattr(batch, "shape", None)
+        if shape is not None:
+            return int(shape[0]) if len(shape) else 0
+        if isinstance(batch, Mapping):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        else:
+            break
+    return 0
+
+
+def _number(value: Any) -> Any:
+    """Return a number, or a tensor without what would keep its graph alive; None for a metric that is an object."""
+    if isinstance(value, (int, float)):
+        return value
+    return value.detach() if hasattr(value, "detach") and hasattr(value, "numel") else None
+
+
+# Doors --------------------------------------------------------------------------------------------------------------
+
+
+def callback(package: str | None = None) -> Any:
+    """Return a callback for ``Trainer(callbacks=[...])``.
+
+    ``package`` is "lightning.pytorch" or "pytorch_lightning"; by default the one that the program has imported.
+    Raises ModuleNotFoundError where there is no Lightning.
+    """
+    package = package or next((name for name in _PACKAGES if name in sys.modules), _PACKAGES[0])
+    base = importlib.import_module(package).Callback
+
+    def reduce(_: object) -> tuple[Any, ...]:
+        # A class that is made in a function has no name by which a spawned process could find it.
+        return callback, (package,)
+
+    members: dict[str, Any] = {name: _hook(name) for name in _HOOKS}
+    members.update({"__reduce__": reduce, "__module__": __name__, "__doc__": "Tells the probe of a training."})
+    made = type("Trainvitals", (base,), members)()
+    setattr(made, _MARK, Watch())
+    return made
+
+
+def _hook(name: str) -> Any:
+    method = getattr(Watch, name)
+
+    def hook(self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+        if _ours(trainer)[:1] == [self]:
+            method(getattr(self, _MARK), trainer, *args, **kwargs)
+
+    hook.__name__ = name
+    return safe(hook)
+
+
+def _ours(trainer: Any) -> list[Any]:
+    """Return the callbacks of ours; the first of them works."""
+    return [each for each in trainer.callbacks if hasattr(each, _MARK)]
+
+
+def new_package() -> list[Any]:
+    """Return the callbacks for a Trainer of ``lightning.pytorch``: its entry point.  Never raises."""
+    return _callbacks(_PACKAGES[0])
+
+
+def old_package() -> list[Any]:
+    """Return the callbacks for a Trainer of ``pytorch_lightning``: its entry point.  Never raises."""
+    return _callbacks(_PACKAGES[1])
+
+
+def _callbacks(package: str) -> list[Any]:
+    try:
+        return [] if os.environ.get("TRAINVITALS_DISABLE", "") not in {"", "0"} else [callback(package)]
+    except Exception as error:
+        probe.count_error(error)
+        return []
+
+
+def install(module: ModuleType) -> None:
+    """Watch every Trainer of the module that defines them (``lightning.pytorch.trainer.trainer``)."""
+    package = module.__name__.removesuffix(".trainer.trainer")
+
+    def add(_: Any, trainer: Any, *__: Any, **___: Any) -> None:
+        if not _ours(trainer):
+            # Not behind the callbacks that save: those must be the last.
+            trainer.callbacks[:0] = _callbacks(package)
+
+    around(module.Trainer, "__init__", after=add)
+
+
+# What is wrapped for all Trainers of a package ----------------------------------------------------------------------
+
+
+def _wrap(trainer: Any) -> None:
+    """Hang into the classes of the package that this Trainer is from; it may be of a class derived from Lightning's."""
+    modules = {f"{package}.trainer.trainer": package for package in _PACKAGES}
+    kind = next(kind for kind in type(trainer).__mro__ if kind.__module__ in modules)
+    package = modules[kind.__module__]
+    within(kind, "save_checkpoint", _saving)
+    around(importlib.import_module(package).LightningModule, "log", after=_logging)
+    fetcher = sys.modules[f"{package}.loops.fetchers"]._DataFetcher  # noqa: SLF001  no public one
+    for name in ("__iter__", "__next__"):
+        within(fetcher, name, _loading)
+
+
+def _saving(trainer: Any, path: Any = None, *_: Any, **given: Any) -> contextlib.AbstractContextManager[None]:
+    return probe.checkpoint(trainer.global_step, str(given.get("filepath", path)))
+
+
+def _logging(_: Any, __: Any, name: Any = None, value: Any = None, *___: Any, **____: Any) -> None:
+    if _running is not None:
+        _running.logged(str(name), value)
+
+
+def _loading(*_: Any) -> contextlib.AbstractContextManager[None] | None:
+    return probe.phase("data") if _running is not None and _running.is_loading() else None
