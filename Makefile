@@ -7,7 +7,7 @@ PYTHON ?= python3
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.node: pyproject.toml
 	@deploy/setup/environment $(PYTHON) $(VENV) node,demo
@@ -63,6 +63,11 @@ bench: $(VENV)/.dev ## Measure the cost of a step and of a scrape (minutes; inst
 .PHONY: endurance
 endurance: $(VENV)/.dev ## Poll devices 20,000 times while they come and go; fail when something grows (ten minutes)
 	$(BIN)/python benchmarks/endurance.py
+
+.PHONY: bench-devices
+bench-devices: ## Compare with nvitop-exporter on a driver that does not exist (15 minutes; needs a C compiler)
+	@deploy/setup/environment $(PYTHON) .venv-bench node nvitop-exporter
+	.venv-bench/bin/python benchmarks/devices.py
 
 .PHONY: clean
 clean: ## Remove what the targets made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import math
 import os
 import re
 import shutil
@@ -20,10 +21,14 @@ from pathlib import Path
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+
 from scrape import START_SECONDS, fetch
 
 DEVICES = 8
 _STUB = Path(__file__).parents[1] / "tests" / "fixtures" / "nvml"
+#: What the stub has beyond its defaults, as a board with 8 devices of the Hopper generation: NVLinks, and activity.
+#: Waiting for events costs a real driver nothing; the stub looks into a file, so it shall look seldom.
+_ALWAYS = ("value * links 18", "value * gpm 1", "value * event_pause 100")
 #: Labels that say which device, link or node it is; all others tell signals apart.
 _IDENTITY = frozenset({"device", "uuid", "index", "hostname", "devicename", "link"})
 #: Series of ours that tell about the reading and not about a device.
@@ -36,7 +41,7 @@ class Stub:
     def __init__(self, library: Path, control: Path, delay: int = 0) -> None:
         self._library = library
         self._control = control
-        self._always = [f"delay {delay}"] if delay else []
+        self._always = [*_ALWAYS, *([f"delay {delay}"] if delay else [])]
         self.follow()
 
     @classmethod
@@ -55,6 +60,11 @@ class Stub:
         new = self._control.with_suffix(".new")
         new.write_text("".join(f"{rule}\n" for rule in [*self._always, *rules]))
         new.replace(self._control)
+
+    def happen(self, *events: str) -> None:
+        """Let these events happen now (events.c)."""
+        with open(f"{self._control}.events", "a") as file:
+            file.write("".join(f"{event}\n" for event in events))
 
     def environ(self) -> dict[str, str]:
         """Return the environment of an exporter that shall find this driver."""
@@ -139,7 +149,8 @@ def running(kind: Kind, stub: Stub) -> Iterator[Exporter]:
             )
             if not _shows_all(exporter, child):
                 log.seek(0)
-                raise SystemExit(f"{kind.title} does not show {DEVICES} devices:\n{log.read().decode(errors='replace')}")
+                said = log.read().decode(errors="replace")
+                raise SystemExit(f"{kind.title} does not show {DEVICES} devices:\n{said}")
             yield exporter
             exporter.connection.close()
         finally:
@@ -182,7 +193,7 @@ def device_samples(samples: Sequence[Sample]) -> list[Sample]:
         and not sample.name.endswith(("_info", "_created"))
         and not sample.name.startswith(_ABOUT_READING)
         and re.search("device|gpu", sample.name)
-        and sample.value == sample.value  # noqa: PLR0124  # Not NaN.
+        and not math.isnan(sample.value)
     ]
 
 
