@@ -29,6 +29,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     Adapter("accelerate", "accelerate"),
     Adapter("lightning.pytorch.trainer.trainer", "lightning"),
     Adapter("pytorch_lightning.trainer.trainer", "lightning"),
+    Adapter("torch", "pytorch"),
     Adapter("transformers.trainer", "transformers"),
 )
 

@@ -33,6 +33,7 @@ class Capture:
     def __init__(self) -> None:
         self._owner: Source | None = None
         self._own_steps = 0
+        self._held: dict[str, Any] = {}
 
     def begin(self, **identity: Any) -> bool:
         """Start to record, if the program has not; return whether this process is recorded.
@@ -50,6 +51,8 @@ class Capture:
         if self.is_muted(source) or not self.begin():
             return False
         self._owner = source
+        if self._held:
+            values, self._held = {**self._held, **(values or {})}, {}
         probe.step(number, values or {})
         self._own_steps += 1
         return True
@@ -58,6 +61,10 @@ class Capture:
         """Let a source own the steps already before its first one, so that what lies below it is not counted."""
         if not self.is_muted(source):
             self._owner = source
+
+    def hold(self, values: Mapping[str, Any]) -> None:
+        """Keep values for the next step, whoever counts it; what that one knows itself is preferred."""
+        self._held.update(values)
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Add values to the step that was counted last, whoever counted it."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from _thread import get_ident  # Not threading: a trainer that has none needs none.
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
@@ -28,6 +29,7 @@ from trainvitals.probe import spool
 from trainvitals.probe.ending import Ending
 from trainvitals.probe.identity import identify
 from trainvitals.probe.recorder import Recorder
+from trainvitals.rankfile import PHASES
 
 __all__ = ["checkpoint", "evaluate", "event", "finish", "init", "log", "phase", "step"]
 
@@ -39,6 +41,12 @@ _LONGEST_MESSAGE = 400
 _recorder: Recorder | None = None
 #: The recorder of a probe that was switched off by its own errors: its file still learns how the run ended.
 _switched_off: Recorder | None = None
+#: The thread that started to record: the training's.
+_thread = 0
+#: In a forked child that is no rank itself (a worker that loads data): the rank file of the process around it.
+_parent_file: str | None = None
+#: Is called after an event of the program's.
+_after_event: Callable[[], None] | None = None
 _fork_hook_installed = False
 _told: set[str] = set()
 #: What tells the exception that was recorded last; the exception itself would keep its frames alive.
@@ -53,7 +61,7 @@ def init(run: str | None = None, target_steps: int | None = None, **identity: An
     ``target_steps`` is the planned number of steps; without it there is no percentage and no remaining time.
     ``identity`` is what no launcher told: ``rank``, ``local_rank``, ``world_size``, ``attempt``, ``device_uuid``.
     """
-    global _recorder
+    global _recorder, _thread
     if _recorder is not None:
         return True
     if _switched_off is not None or not _wanted() or _is_import_by_child(sys._getframe(1)):  # noqa: SLF001  no other way
@@ -68,7 +76,7 @@ def init(run: str | None = None, target_steps: int | None = None, **identity: An
     except Exception as error:
         _tell_once("init", "this run is not recorded", error)
         return False
-    _recorder = recorder
+    _recorder, _thread = recorder, get_ident()
     _call(_install)
     _call(Recorder.event, "start", {name: who[name] for name in ("attempt", "world_size")})
     return _recorder is not None
@@ -167,17 +175,15 @@ def evaluate(
     _call(lambda recorder: recorder.evaluate(step, name, _merged(values, named)))
 
 
-def checkpoint(
-    step: int | None = None, path: object = None, kind: str = "save"
-) -> contextlib.AbstractContextManager[None]:
+def checkpoint(step: int | None = None, path: object = None, kind: str = "save") -> Checkpoint:
     """Time a checkpoint: ``with trainvitals.checkpoint(step, path): torch.save(...)``.
 
     ``kind`` is "save" or "load".  An exception inside is recorded as a failed checkpoint and goes on its way.
     """
-    return _Checkpoint(step, path, kind)
+    return Checkpoint(step, path, kind)
 
 
-class _Checkpoint(contextlib.AbstractContextManager[None]):
+class Checkpoint(contextlib.AbstractContextManager[None]):
     """A class and not a generator: a forked child that drops a generator would run its end, in the parent's file."""
 
     __slots__ = ("_begun", "_kind", "_path", "_recorder", "_step")
@@ -198,11 +204,18 @@ class _Checkpoint(contextlib.AbstractContextManager[None]):
             error = None if kind is None else kind.__name__
             _call(Recorder.end_checkpoint, self._begun, self._path, self._kind, error)
 
+    def cancel(self) -> None:
+        """End it as something that is no checkpoint after all: its time counts, and nothing else."""
+        if self._recorder is not None and self._recorder is _recorder:
+            _call(Recorder.end_phase)
+
 
 def event(kind: str, message: str | None = None, step: int | None = None, /, **fields: Any) -> None:
     """Report something rare: a change of a setting, a damaged sample, a restart."""
     given = {"message": message, "step": step}
     _call(Recorder.event, kind, {**fields, **{name: value for name, value in given.items() if value is not None}})
+    if _after_event is not None:
+        _call(lambda _, after: after(), _after_event)
 
 
 def _merged(values: Any, named: dict[str, Any]) -> Any:
@@ -242,6 +255,32 @@ def is_recording() -> bool:
     return _recorder is not None
 
 
+def recorder() -> Recorder | None:
+    """Return what records this process, for the other parts of the probe."""
+    return _recorder
+
+
+def thread() -> int:
+    """Return the thread that started to record: phases are its own."""
+    return _thread
+
+
+def rank_file() -> str | None:
+    """Return the rank file of this process; in a forked worker that of the process around it."""
+    return _parent_file if _recorder is None else _recorder.writer.path
+
+
+def on_event(after: Callable[[], None]) -> None:
+    """Call ``after`` after each event that the program reports."""
+    global _after_event
+    _after_event = after
+
+
+def current_phase() -> str | None:
+    """Return the phase that this process is in, or None when it is not recorded."""
+    return None if _recorder is None else PHASES[_recorder.writer.state.phase]
+
+
 def steps_recorded() -> int:
     """Return how many steps this process has reported."""
     return 0 if _recorder is None else _recorder.writer.state.count
@@ -261,6 +300,11 @@ def add_identity(**identity: Any) -> None:
 def count_error(error: Exception) -> None:
     """Count an error of ours that was caught elsewhere, as one of the probe's own."""
     _internal_error(error)
+
+
+def tell_once(occasion: str, message: str, error: BaseException) -> None:
+    """Say something on standard error, once in the life of the process."""
+    _tell_once(occasion, message, error)
 
 
 def _internal_error(error: BaseException) -> None:
@@ -301,7 +345,9 @@ def _install(_: Recorder) -> None:
 
 def _forget() -> None:
     """In a forked child: drop the recorder without touching the file, which belongs to the parent."""
-    global _recorder, _switched_off
+    global _recorder, _switched_off, _parent_file
+    if _recorder is not None:
+        _parent_file = _recorder.writer.path
     _recorder = _switched_off = None
     _ending.forget()
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainvitals import rankfile
+from trainvitals.probe import split
 from trainvitals.probe.events import EventsFile, text
 from trainvitals.probe.identity import device_uuid
 from trainvitals.probe.tensors import TensorReader
@@ -57,6 +58,7 @@ class Recorder:
         self._table_full = False
         self._indexes: dict[str, int] = {}
         self._tensors: TensorReader | None = None
+        self._shares: split.Split | None = None
         self._phases: list[int] = []
         self.closed = False
         self._early: dict[str, Any] = {}
@@ -105,6 +107,7 @@ class Recorder:
         area, offset, slots = rankfile.RECORD_AREA, rankfile.RING_OFFSET, rankfile.RING_RECORDS
         is_tracked, only_numbers = _tracking(), _NUMBERS.issuperset
         state, memory, learn, write_state = self.writer.state, self.writer.map, self._learn, self._write_state
+        end_step = None if self._shares is None else self._end_step
 
         def step(number: int | None, values: Mapping[str, Any]) -> None:
             try:
@@ -125,6 +128,9 @@ class Recorder:
                         if special:
                             state.samples += samples
                             state.tokens += tokens
+                        if end_step is not None:
+                            end_step(now)
+                        if special or end_step is not None:
                             write_state(now)
                         return
             except Exception:  # noqa: S110  Another name, a value that is no number: the slow way sorts it out.
@@ -140,10 +146,13 @@ class Recorder:
         state.count += 1
         if state.count == 1:
             self._end_init(now)
+            self._begin_split()
             if self._early and isinstance(values, Mapping):
                 values, self._early = {**self._early, **values}, {}
             if "device_uuid" not in self.writer.identity:
                 self.identify(device_uuid=device_uuid(sys.modules.get("torch")))
+        if self._shares is not None:
+            self._end_step(now)
         if self._tensors is not None:
             self._tensors.poll()
         count = state.count
@@ -281,12 +290,29 @@ class Recorder:
         state = self.writer.state
         state.phase_seconds[state.phase] += max(0.0, now - state.phase_since)
         state.phase, state.phase_since = phase, now
+        if self._shares is not None:
+            self._shares.enter(phase)
 
     def _end_init(self, now: float) -> None:
         """The first step ends the start, also where it is reported from within a phase."""
         self._phases = [_TRAIN if phase == _INIT else phase for phase in self._phases]
         if self.writer.state.phase == _INIT:
             self._enter(_TRAIN, now)
+
+    def _begin_split(self) -> None:
+        """With the first step, when the program has found its device: see :mod:`trainvitals.probe.split`."""
+        module = split.device_module(sys.modules.get("torch"))
+        if module is not None or split.exposed_communication is not None:
+            spans = None if module is None else split.Spans(module)
+            self._shares = split.Split(self.writer.state, spans)
+
+    def _end_step(self, now: float) -> None:
+        """Close the books of a step."""
+        state = self.writer.state
+        state.phase_seconds[state.phase] += max(0.0, now - state.phase_since)
+        state.phase_since = now
+        if self._shares is not None:
+            self._shares.end_step(state.phase)
 
     def begin_phase(self, name: str) -> None:
         """Begin a phase inside the current one; its time counts for the innermost alone, so that all add up."""

@@ -27,6 +27,7 @@ PHASES = (
     "communication",
     "checkpoint",
     "evaluation",
+    "device",
 )
 MAX_PHASES = 16
 

@@ -1,0 +1,245 @@
+"""PyTorch itself: plain loops, ``torchrun``, DDP and FSDP, with no line changed.
+
+What is taken from where (PyTorch 2.0 to 2.13):
+
+=====================================  ==============================================================================
+the global optimizer hook              a step, and the learning rate where it is a number
+``GradScaler.step``                    the steps that it leaves out: then the optimizer's hook is silent
+``clip_grad_norm_``                    the norm, a tensor that goes on unread; FSDP's own method too
+``_BaseDataLoaderIter.__next__``       the wait for data; below ``no_grad``, the time of an evaluation
+``torch.save``, DCP's ``save``         how long they take, and whether they fail
+``DDP._get_ddp_logging_data``          exposed communication, as DDP itself measures it on one step in a hundred
+=====================================  ==============================================================================
+
+The loss is not taken: only ``Tensor.backward`` sees it, and what is hung in there is in the way of every compiler.
+It comes from what the program logs, or from ``trainvitals.log(loss=...)``.
+Collectives are not timed either, so the communication of FSDP is part of "device" (or of "train" without one).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from _thread import get_ident  # Not threading: a trainer that has none needs none.
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import Any
+
+from trainvitals import probe
+from trainvitals.frameworks.capture import Source, capture
+from trainvitals.frameworks.cycle import Cycle
+from trainvitals.frameworks.ddp import Communication
+from trainvitals.frameworks.guard import around, safe, within
+from trainvitals.frameworks.imports import when_imported
+from trainvitals.frameworks.values import is_sharded, plain_learning_rate
+from trainvitals.probe import split
+
+__all__ = ["install"]
+
+_MARK = "__trainvitals__"
+#: Bytes below which a file is no checkpoint: states of schedulers and of random numbers.
+SMALLEST_CHECKPOINT = 64 * 1024
+#: A program that trains on a device has found it by so many steps.
+_LOOKS = 10
+
+
+class Watch:
+    """What is known of the loop of this process."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._cycle = Cycle()
+        self._stepped = False
+        self._thread = 0
+        self._evaluation: AbstractContextManager[None] | None = None
+        self._device: Any = None
+        self._looks = 0
+
+    # Steps ----------------------------------------------------------------------------------------------------------
+
+    def step(self, optimizer: Any) -> None:
+        """Take the step of an optimizer."""
+        self._stepped = True
+        if not self._is_capturing():
+            # Fused optimizers look at this themselves, on the device.
+            skipped = getattr(optimizer, "found_inf", None)
+            self._count(optimizer, {} if skipped is None else {"skipped": skipped})
+
+    def _count(self, optimizer: Any, values: dict[str, Any]) -> None:
+        self._thread = get_ident()
+        self._end_evaluation()
+        if capture.is_muted(Source.OPTIMIZER):
+            capture.hold(values)
+            return
+        parameters = optimizer.param_groups[0]["params"]
+        if not self._cycle.begins((id(optimizer), id(parameters[0]) if parameters else 0)):
+            capture.hold(values)
+            return
+        rate = plain_learning_rate(optimizer)
+        if rate is not None:
+            values["learning_rate"] = rate
+        capture.step(Source.OPTIMIZER, None, values)
+
+    def _is_capturing(self) -> bool:
+        """Whether this is no step but the recording of one: nothing may happen on the device meanwhile."""
+        if self._device is None and self._looks < _LOOKS:
+            self._looks += 1
+            self._device = split.device_module(self._torch)
+        return self._device is not None and bool(getattr(self._device, "is_current_stream_capturing", bool)())
+
+    def begin_scaled(self, *_: Any, **__: Any) -> None:
+        """The scaler of half precision is asked for a step."""
+        self._stepped = False
+
+    def end_scaled(self, _: Any, scaler: Any, optimizer: Any, *__: Any, **___: Any) -> None:
+        """Take a step that the scaler has left out, after it has looked at the gradients itself."""
+        if not self._stepped and scaler.is_enabled() and isinstance(optimizer, self._torch.optim.Optimizer):
+            self._count(optimizer, {"skipped": True})
+
+    def take_norm(self, norm: Any) -> None:
+        """Keep the norm of the gradients for the step to come; reading one that is in parts would be a collective."""
+        if not is_sharded(norm):
+            capture.hold({"grad_norm": norm})
+        elif all(placement.is_replicate() for placement in norm.placements):
+            capture.hold({"grad_norm": norm.to_local()})
+
+    # Time -----------------------------------------------------------------------------------------------------------
+
+    def _is_training_thread(self) -> bool:
+        return get_ident() == self._thread and probe.is_recording()
+
+    def loading(self, *_: Any) -> AbstractContextManager[None] | None:
+        """Return the phase of a wait for a batch.  Nobody learns from one that is fetched below ``no_grad``."""
+        if not self._is_training_thread():
+            return None
+        if self._torch.is_grad_enabled():
+            self._end_evaluation()
+            return None if probe.current_phase() in _KEPT else _DATA
+        if self._evaluation is None and probe.current_phase() == "train":
+            self._evaluation = probe.phase("evaluation")
+            self._evaluation.__enter__()
+        return None
+
+    def loaded(self, error: BaseException, *_: Any) -> None:
+        """The loader of an evaluation is through."""
+        if isinstance(error, StopIteration) and not self._torch.is_grad_enabled():
+            self._end_evaluation()
+
+    def _end_evaluation(self) -> None:
+        evaluation, self._evaluation = self._evaluation, None
+        if evaluation is not None and probe.current_phase() == "evaluation":
+            evaluation.__exit__(None, None, None)
+
+    def saving(self, _: Any = None, file: Any = None, *__: Any, **given: Any) -> AbstractContextManager[None] | None:
+        """Return the checkpoint that ``torch.save(state, file)`` is, unless it is within one that somebody times."""
+        file = given.get("f", file)
+        is_path = isinstance(file, (str, os.PathLike))
+        return _Saving(os.fspath(file)) if is_path and self._is_outermost() else None
+
+    def saving_parts(self, *_: Any, **given: Any) -> AbstractContextManager[None] | None:
+        """Return the checkpoint that DCP's ``save`` is."""
+        where = given.get("checkpoint_id") or getattr(given.get("storage_writer"), "path", None)
+        return probe.checkpoint(path=None if where is None else str(where)) if self._is_outermost() else None
+
+    def handing_over(self, *_: Any, **__: Any) -> AbstractContextManager[None] | None:
+        """Return the phase of DCP's ``async_save``: its end is in another thread."""
+        return probe.phase("checkpoint") if self._is_outermost() else None
+
+    def _is_outermost(self) -> bool:
+        return self._is_training_thread() and probe.current_phase() != "checkpoint"
+
+
+_DATA = probe.phase("data")
+#: Phases that stay what they are while a batch is fetched.
+_KEPT = frozenset({"checkpoint", "data", "evaluation"})
+
+
+class _Saving(AbstractContextManager[None]):
+    """A checkpoint, unless the file turns out to be a small one."""
+
+    def __init__(self, path: Any) -> None:
+        self._path = path
+        self._checkpoint = probe.checkpoint(path=path)
+
+    def __enter__(self) -> None:
+        self._checkpoint.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None and _size(self._path) < SMALLEST_CHECKPOINT:
+            self._checkpoint.cancel()
+        else:
+            self._checkpoint.__exit__(kind, *rest)
+
+
+def _size(path: Any) -> float:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # Moved away at once: then it was worth something.
+        return SMALLEST_CHECKPOINT
+
+
+def install(torch: ModuleType) -> None:
+    """Hang our hooks into ``torch``."""
+    watch, communication = Watch(torch), Communication()
+    when_imported("torch.optim.optimizer", lambda module: _watch_optimizers(module, watch))
+    when_imported("torch.amp.grad_scaler", lambda module: _watch_scaler(module, watch))
+    for name in ("torch.nn.utils.clip_grad", "torch.nn.utils"):
+        when_imported(name, lambda module: _watch_norm(torch, module, watch))
+    when_imported(
+        "torch.distributed.fsdp.fully_sharded_data_parallel",
+        lambda module: _watch_norm(torch, module.FullyShardedDataParallel, watch),
+    )
+    when_imported("torch.utils.data.dataloader", lambda module: _watch_loaders(module, watch))
+    for module in (torch, torch.serialization):
+        within(module, "save", watch.saving)
+    for name in ("torch.distributed.checkpoint.state_dict_saver", "torch.distributed.checkpoint"):
+        when_imported(name, lambda module: _watch_parts(module, watch))
+    when_imported(
+        "torch.nn.parallel.distributed",
+        lambda module: around(module.DistributedDataParallel, "__init__", after=communication.watch),
+    )
+
+
+def _watch_optimizers(module: Any, watch: Watch) -> None:
+    guarded = safe(watch.step)
+
+    def stepped(optimizer: Any, _: Any, __: Any) -> None:
+        guarded(optimizer)
+
+    # Dynamo leaves it alone where a step is compiled; its graph has a break there anyway.
+    stepped._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
+    module.register_optimizer_step_post_hook(stepped)
+
+
+def _watch_scaler(module: Any, watch: Watch) -> None:
+    around(module.GradScaler, "step", before=watch.begin_scaled, after=watch.end_scaled)
+
+
+def _watch_norm(torch: Any, owner: Any, watch: Watch) -> None:
+    """Not by ``around``: a training step that is compiled as a whole must find nothing of ours in there."""
+    original, take, name = getattr(owner, "clip_grad_norm_", None), safe(watch.take_norm), "clip_grad_norm_"
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+    if original is None or hasattr(original, _MARK):
+        return
+
+    @functools.wraps(original)
+    def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+        norm = original(*args, **kwargs)
+        if not compiling():
+            take(norm)
+        return norm
+
+    setattr(clip_grad_norm_, _MARK, True)
+    setattr(owner, name, clip_grad_norm_)
+
+
+def _watch_loaders(module: Any, watch: Watch) -> None:
+    # The iterators of all loaders; a proxy around them would hide what programs look for in them.
+    iterator = module._BaseDataLoaderIter  # noqa: SLF001  no public one
+    if within(iterator, "__next__", watch.loading):
+        around(iterator, "_next_data", failed=watch.loaded)
+
+
+def _watch_parts(module: Any, watch: Watch) -> None:
+    within(module, "save", watch.saving_parts)
+    within(module, "async_save", watch.handing_over)
