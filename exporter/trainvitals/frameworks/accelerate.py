@@ -20,12 +20,14 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
+from trainvitals.frameworks import names
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import around, safe, within
 from trainvitals.frameworks.values import Losses, batch_size, is_sharded, numbers, plain_learning_rate
@@ -42,7 +44,7 @@ class Watch:
     def __init__(self) -> None:
         self.number = 0
         self.losses = Losses()
-        self.grad_norm: Any = None
+        self._grad_norm: Any = None
         self._samples = 0
         self._batch = 0
         #: Optimizers that have stepped since the last step was counted.
@@ -63,6 +65,8 @@ class Watch:
         self.training = True
         ranks = {"rank": accelerator.process_index, "local_rank": accelerator.local_process_index}
         capture.begin(framework="accelerate", world_size=accelerator.num_processes, **ranks)
+        # The optimizer below ends its step before ours does.
+        capture.claim(Source.LIBRARY)
 
     def take_batch(self, batch: Any) -> None:
         """Note the size of a batch; it counts when something is learnt from it."""
@@ -74,10 +78,14 @@ class Watch:
             self.losses.add(loss)
             self._samples, self._batch = self._samples + self._batch, 0
 
-    def take_grad_norm(self, norm: Any, *_: Any, **__: Any) -> None:
-        """Take the norm of the gradients."""
-        if not self.is_silent():
-            self.grad_norm = None if is_sharded(norm) else norm
+    def keep_grad_norm(self, norm: Any, *_: Any, **__: Any) -> None:
+        """Keep the norm of the gradients, also for the Trainer, whose releases before 5 hand it to nobody."""
+        self._grad_norm = None if is_sharded(norm) else norm
+
+    def take_grad_norm(self) -> Any:
+        """Return the norm of the gradients since the last call, or None."""
+        norm, self._grad_norm = self._grad_norm, None
+        return norm
 
     def step(self, _: Any, optimizer: Any, *__: Any, **___: Any) -> None:
         """Count an optimizer step: of several optimizers (GANs), when one of them steps again."""
@@ -85,12 +93,11 @@ class Watch:
             return
         values = {
             "loss": self.losses.take_mean(),
-            "grad_norm": self.grad_norm,
+            "grad_norm": self.take_grad_norm(),
             "learning_rate": plain_learning_rate(optimizer),
             "samples": self._samples or None,
             "skipped": optimizer.step_was_skipped or None,
         }
-        self.grad_norm = None
         if self._stepped and id(optimizer) not in self._stepped:
             self._stepped.add(id(optimizer))
             return
@@ -105,25 +112,36 @@ class Watch:
         """Add what the user logs, except what the step knows already: a mean over steps, say."""
         if self.is_silent() or not isinstance(values, Mapping):
             return
-        if news := {name: value for name, value in numbers(values).items() if name not in self._given}:
+        news: dict[str, Any] = {}
+        results: dict[str, dict[str, Any]] = {}
+        for name, value in numbers(values).items():
+            if result := names.result(name):
+                results.setdefault(result.split, {})[result.name] = value
+            elif name not in self._given and names.ours(name) != "step":
+                ours = names.ours(name)
+                news[name if ours in self._given else ours] = value
+        if news:
             capture.log(news)
+        for split, measured in results.items():
+            probe.evaluate(self.number, measured, name=split)
 
 
-_watch = Watch()
+#: That of this process.
+watch = Watch()
 
 
 def install(module: ModuleType) -> None:
     """Hang our hooks into ``accelerate``."""
     accelerator = module.Accelerator
-    around(accelerator, "prepare_optimizer", before=_watch.prepare)
-    around(accelerator, "backward", after=_watch.take_loss)
-    around(accelerator, "clip_grad_norm_", after=_watch.take_grad_norm)
+    around(accelerator, "prepare_optimizer", before=watch.prepare)
+    around(accelerator, "backward", after=watch.take_loss)
+    around(accelerator, "clip_grad_norm_", after=watch.keep_grad_norm)
     around(accelerator, "log", before=_logging)
     within(accelerator, "save_state", _saving)
     within(accelerator, "load_state", _loading)
-    within(accelerator, "save_model", lambda *_, **__: None if _watch.is_silent() else probe.phase("checkpoint"))
+    within(accelerator, "save_model", lambda *_, **__: None if watch.is_silent() else probe.phase("checkpoint"))
     optimizer = importlib.import_module("accelerate.optimizer").AcceleratedOptimizer
-    around(optimizer, "step", after=_watch.step)
+    around(optimizer, "step", after=watch.step)
     loaders = importlib.import_module("accelerate.data_loader")
     for name in _LOADERS:
         if hasattr(loaders, name):
@@ -160,28 +178,28 @@ class _Tracker:
     @safe
     def log(self, values: dict[str, Any], *_: Any, **__: Any) -> None:
         """Add values to the last step; whatever step the program calls it, it is the one that was counted."""
-        _watch.log(values)
+        watch.log(values)
 
 
 def _logging(accelerator: Any, values: Any = None, *_: Any, **__: Any) -> None:
     if not any(each.name == _NAME for each in accelerator.trackers):
-        _watch.log(values)
+        watch.log(values)
 
 
 # Checkpoints --------------------------------------------------------------------------------------------------------
 
 
 def _saving(accelerator: Any, output_dir: Any = None, *_: Any, **__: Any) -> AbstractContextManager[None] | None:
-    if _watch.is_silent():
+    if watch.is_silent():
         return None
     settings = accelerator.project_configuration
     if settings.automatic_checkpoint_naming:
         output_dir = os.path.join(accelerator.project_dir, "checkpoints", f"checkpoint_{accelerator.save_iteration}")
-    return probe.checkpoint(_watch.number, output_dir)
+    return probe.checkpoint(watch.number, output_dir)
 
 
 def _loading(accelerator: Any, input_dir: Any = None, *_: Any, **__: Any) -> AbstractContextManager[None] | None:
-    return None if _watch.is_silent() else _Load(accelerator, input_dir)
+    return None if watch.is_silent() else _Load(accelerator, input_dir)
 
 
 class _Load(AbstractContextManager[None]):
@@ -189,7 +207,7 @@ class _Load(AbstractContextManager[None]):
 
     def __init__(self, accelerator: Any, path: Any) -> None:
         self._accelerator = accelerator
-        self._checkpoint = probe.checkpoint(_watch.number, path, "load")
+        self._checkpoint = probe.checkpoint(watch.number, path, "load")
 
     def __enter__(self) -> None:
         self._checkpoint.__enter__()
@@ -197,7 +215,7 @@ class _Load(AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._checkpoint.__exit__(kind, None, None)
         done = None if kind is not None else _steps_done(self._accelerator._optimizers)  # noqa: SLF001  no public one
-        _watch.number = _watch.number if done is None else done
+        watch.number = watch.number if done is None else done
 
 
 def _steps_done(optimizers: Any) -> int | None:
@@ -245,5 +263,14 @@ class _Batches:
         return getattr(self._batches, name)
 
 
-_take_batch = safe(_watch.take_batch)
-within(_Batches, "__next__", lambda _: None if _watch.is_silent() else probe.phase("data"))
+_take_batch = safe(watch.take_batch)
+
+
+def _waiting(_: _Batches) -> AbstractContextManager[None] | None:
+    """Return the phase of a wait for a batch; nobody learns from one that is fetched below ``no_grad``."""
+    torch = sys.modules.get("torch")
+    learning = torch is not None and torch.is_grad_enabled()
+    return probe.phase("data") if learning and not watch.is_silent() else None
+
+
+within(_Batches, "__next__", _waiting)

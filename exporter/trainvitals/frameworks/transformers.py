@@ -7,11 +7,12 @@ The loop calls methods of the trainer and its callbacks; what is taken from wher
                         loss: by ``num_items_in_batch`` or by the number of micro-batches, depending on model and
                         release.  The Trainer adds them up itself, but leaves out what is not finite
                         (``logging_nan_inf_filter``).
-``_get_grad_norm``      returns the norm of the gradients, each step (5.x; before, only the log knows it)
 ``get_batch_samples``   fetches the micro-batches of an optimizer step
 ``on_step_end``         ``global_step`` has been counted, nothing has been logged yet
 ``on_log``              on every rank, with numbers; also the results of evaluations, before ``on_evaluate``
 ======================  ==============================================================================================
+
+The norm of the gradients is what ``Accelerator.clip_grad_norm_`` returns in each step.
 
 Methods are wrapped in the class that defines them for a trainer's own class: a subclass that calls its base is one
 call.  The callback is added after ``Trainer.__init__`` and not through ``DEFAULT_CALLBACKS``, which ms-swift replaces.
@@ -22,6 +23,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -29,9 +31,10 @@ from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
+from trainvitals.frameworks import accelerate
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import around, safe, within
-from trainvitals.frameworks.values import Losses, batch_size, is_sharded, numbers, plain_learning_rate
+from trainvitals.frameworks.values import Losses, batch_size, numbers, plain_learning_rate
 
 __all__ = ["callback", "install"]
 
@@ -44,6 +47,8 @@ _NO_VALUES = {"epoch", "step", "total_flos", "train_loss", "num_input_tokens_see
 
 def install(module: ModuleType) -> None:
     """Hang our hooks into ``transformers.trainer``."""
+    if "accelerate" in sys.modules:
+        accelerate.install(sys.modules["accelerate"])
     trainer = module.Trainer
     around(trainer, "__init__", after=lambda _, self, *__, **___: _attend(self))
     _hang(trainer)
@@ -68,7 +73,6 @@ class Watch:
         #: Not a reference that would keep the trainer and its model alive.
         self.trainer: Callable[[], Any] = _nobody
         self.losses = Losses()
-        self.grad_norm: Any = None
         self._learning_rate: float | None = None
         self._tokens = self._samples = 0
         self._tokens_seen = 0
@@ -84,7 +88,6 @@ class Watch:
     def forget(self) -> None:
         """Drop what belongs to a step that was not finished."""
         self.losses = Losses()
-        self.grad_norm = None
         self._tokens = self._samples = 0
 
     def count(self, trainer: Any, inputs: Any) -> None:
@@ -124,7 +127,7 @@ class Watch:
             return
         values = {
             "loss": self.losses.take_sum(),
-            "grad_norm": self.grad_norm,
+            "grad_norm": accelerate.watch.take_grad_norm(),
             "learning_rate": self._learning_rate,
             "epoch": state.epoch,
             "tokens": self._new_tokens(args, state),
@@ -305,10 +308,6 @@ def _take_loss(watch: Watch, loss: Any, trainer: Any, *args: Any, **kwargs: Any)
     watch.count(trainer, args[1] if len(args) > 1 else kwargs.get("inputs"))
 
 
-def _take_grad_norm(watch: Watch, norm: Any, *_: Any, **__: Any) -> None:
-    watch.grad_norm = None if is_sharded(norm) else norm
-
-
 #: Where a program enters a trainer.
 _ENTRIES = ("train", "evaluate", "predict")
 
@@ -324,4 +323,4 @@ _CONTEXTS: dict[str, Callable[..., Any]] = {
     # The model alone: of a checkpoint a part, and else nothing to go on from.
     "save_model": _phase("checkpoint"),
 }
-_AFTER: dict[str, Callable[..., None]] = {"training_step": _take_loss, "_get_grad_norm": _take_grad_norm}
+_AFTER: dict[str, Callable[..., None]] = {"training_step": _take_loss}
