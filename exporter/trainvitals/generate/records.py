@@ -14,7 +14,7 @@ from trainvitals.generate.rules import Record, indent, tidy
 RANK = "on (job, instance, run, rank)"
 
 #: Phases that are training proper: a training that marks no phases spends all its time in "train".
-TRAINING_PHASES = "train|forward|backward|optimizer|communication"
+TRAINING_PHASES = "train|forward|backward|optimizer|communication|device"
 
 #: Signals that say how well the run learns.
 LEARNING_SIGNALS = "|".join(detector.signal for detector in detect.build() if detector.category != "resource")
