@@ -103,6 +103,18 @@ def test_an_error_begins_anew_with_fresh_samples(driver, call):
     assert SM in broken[3].values
 
 
+def test_samples_that_cannot_be_given_back_change_no_error(driver):
+    """What counts is why a sample could not be taken, not what became of the one before."""
+    driver.behave(ON)
+    with hurried(driver) as line:
+        until(line, lambda message: SM in message.devices[2].values)
+        driver.behave(ON, "return 2 gpm_sample 999", "return -1 gpm_free 1")
+        message = until(line, lambda message: message.down or message.devices[2].failed)
+
+    assert message.devices[2].failed == {"unknown": 1}
+    assert message.devices[2].up
+
+
 def test_a_device_that_comes_and_goes_leaves_no_samples_behind(driver):
     """The stub has room for 48 samples, and eight devices need 16."""
     driver.behave(ON)

@@ -7,6 +7,7 @@ counters from nobody, so it does not disturb a profiler.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -67,7 +68,9 @@ class _Sampler:
         self._taken = None
         self._answers = []
         while self._samples:
-            self._nvml.nvmlGpmSampleFree(self._samples.pop())
+            # It fails when the driver is gone, and then there is nothing to give back.
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlGpmSampleFree(self._samples.pop())
 
     def compare(self, now: float) -> list[Any]:
         """Return NVML's answers about the time since the last sample; none after the first.
