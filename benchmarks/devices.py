@@ -39,8 +39,8 @@ class Cost:
     milliseconds: list[float] = field(default_factory=list)
     loop: float = 0.0
     scrape_cpu: float = 0.0
-    rss: float = 0.0
-    pss: float = 0.0
+    #: Resident memory and PSS of each process, in MiB.
+    memory: list[tuple[float, float]] = field(default_factory=list)
     series: int = 0
     signals: int = 0
     size: int = 0
@@ -82,7 +82,7 @@ def measure(stub: Stub, seconds: float, scrapes: int) -> list[Cost]:
             useful = device_samples(exporter.samples())
             cost.series, cost.signals = len(useful), len(signals(useful))
             cost.size = len(gzip.decompress(exporter.scrape()[1]))
-            cost.rss, cost.pss = exporter.megabytes()
+            cost.memory = exporter.mebibytes()
     return costs
 
 
@@ -122,8 +122,9 @@ def report(costs: Sequence[Cost], delay: int) -> list[tuple[str, bool]]:
         ("... per useful series, µs per second", [f"{cost.cpu_per_series:.1f}" for cost in costs]),
         ("scrape p50, ms", [f"{cost.quantile(50):.2f}" for cost in costs]),
         ("scrape p99, ms", [f"{cost.quantile(99):.2f}" for cost in costs]),
-        ("RSS of all processes, MiB", [f"{cost.rss:.1f}" for cost in costs]),
-        ("PSS of all processes, MiB", [f"{cost.pss:.1f}" for cost in costs]),
+        ("RSS of each process, MiB", [" + ".join(f"{rss:.0f}" for rss, _ in cost.memory) for cost in costs]),
+        ("RSS in all, MiB", [f"{sum(rss for rss, _ in cost.memory):.0f}" for cost in costs]),
+        ("PSS in all, MiB", [f"{sum(pss for _, pss in cost.memory):.0f}" for cost in costs]),
         ("size of a scrape, kB", [f"{cost.size / 1000:.0f}" for cost in costs]),
     )
     for title, cells in rows:

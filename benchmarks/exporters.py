@@ -125,10 +125,10 @@ class Exporter:
         """Return the process and its children."""
         return [self.process, *self.process.children(recursive=True)]
 
-    def megabytes(self) -> tuple[float, float]:
-        """Return resident memory and the share of it that is its own (PSS), of all processes, in MiB."""
+    def mebibytes(self) -> list[tuple[float, float]]:
+        """Return resident memory and the share of it that is its own (PSS), of each process."""
         full = [one.memory_full_info() for one in self.family()]
-        return sum(one.rss for one in full) / 2**20, sum(one.pss for one in full) / 2**20
+        return [(one.rss / 2**20, one.pss / 2**20) for one in full]
 
 
 @contextlib.contextmanager
