@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -732,3 +733,54 @@ def test_stop_is_safe_at_any_time(driver):
     source.stop()
 
     assert source.latest() is None
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_whatever_children_do_there_are_two_at_most_and_all_comes_back(supervise, seed):
+    """Children that hang anywhere, die, talk nonsense, vanish or cannot be killed: then good ones, and all is well."""
+    chance = random.Random(seed)
+    well = reading(0, 1, 2, 3, count=4)
+    bad = [
+        (well, at(2)),
+        (at(-1), at(3)),
+        (at(-1), at(0)),
+        (well, at(-1)),
+        (reading(0, 1, count=2), "a half li"),
+        ("nonsense",),
+        ('{"down":"unknown"}', well),
+        ('{"absent":"no library"}',),
+    ]
+    ends = ["time.sleep(600)", "raise SystemExit(1)", f"raise SystemExit({ABSENT})", f"raise SystemExit({STALE})"]
+
+    def answers(*_):
+        return forever(well) if good else lines(*chance.choice(bad), then=chance.choices(ends, [5, 1, 1, 1])[0])
+
+    good = False
+    plan = Plan(answers, Unkillable)
+    most = 0
+
+    def start(avoid, only):
+        nonlocal most
+        child = plan(avoid, only)
+        most = max(most, plan.alive())
+        if good or chance.random() < 0.8:
+            child.let_die()
+        return child
+
+    source = supervise(start, hung_after=0.3, retry=(0.1, 0.3), backoff=(0.01, 0.05))
+
+    def enough():
+        latest = source.latest()
+        assert latest is None or len(latest.devices) <= 5
+        if source._crew.stuck == 2:
+            # The driver lets them go.
+            for child in plan.children:
+                child.let_die()
+        return len(plan.calls) >= 15
+
+    wait_until(enough, seconds=120.0)
+    good = True
+    for child in plan.children:
+        child.let_die()
+    wait_until(lambda: is_up(source) and states(source) == [(0, ""), (1, ""), (2, ""), (3, "")], seconds=60.0)
+    assert most <= 2

@@ -28,7 +28,7 @@ def merge(
     fresh = list(now)
     names = {device.uuid for device in fresh if device.uuid}
     fresh = [_named(device, listed.get(device.index), names) for device in fresh]
-    for index in sorted(avoided):
+    for index in sorted(set(avoided) - {device.index for device in fresh}):
         if index in listed:
             fresh.append(listed[index].down(HUNG))
     earlier = {device.uuid or device.index: device for device in before}
