@@ -57,8 +57,8 @@ class Reading:
     ``up`` is None where nothing can be read for want of the vendor's library; else ``reason`` says why it is False.
     ``age`` is the time in seconds since the devices were last read, None when they never were.  ``failed`` counts
     failed reads by reason, ``readings`` the good ones, ``restarts`` those of the reading process, ``faults_lost`` the
-    faults that nobody took in time; all since the start of the exporter.  ``expected`` is how many devices should be here, None when that cannot
-    be told, ``missing`` the PCI addresses of those that the driver does not list.
+    faults that nobody took in time; all since the start of the exporter.  ``expected`` is how many devices should be
+    here, None when that cannot be told, ``missing`` the PCI addresses of those that the driver does not list.
     """
 
     vendor: str
