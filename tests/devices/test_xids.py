@@ -58,7 +58,7 @@ def test_errors_of_programs_never_look_like_a_hardware_fault(code):
 
     assert row.category == "application"
     assert row.severity in {"warning", "info"}
-    assert row.action in {"check_application", "restart_application", "follow_earlier"}
+    assert row.action in {"check_application", "restart_application", "restart_then_reset", "follow_earlier"}
 
 
 def test_a_consequence_says_so():
@@ -77,14 +77,18 @@ def test_a_consequence_says_so():
         (64, "memory", "critical", "replace_gpu"),
         (74, "link", "critical", "check_link"),
         (79, "bus", "critical", "reboot_node"),
-        (92, "memory", "warning", "run_diagnostics"),
+        (92, "memory", "warning", "report"),
         (94, "memory", "warning", "restart_then_reset"),
         (95, "memory", "critical", "reset_gpu"),
+        # The catalogue asks for a reset, and a busy GPU is often all there is to it.
+        (109, "application", "warning", "restart_then_reset"),
         (119, "driver", "critical", "reset_gpu"),
         (120, "driver", "critical", "reset_gpu"),
         (140, "memory", "critical", "reset_gpu"),
         (143, "hardware", "critical", "reset_gpu"),
         (149, "link", "warning", "see_subcode"),
+        (157, "hardware", "warning", "report"),
+        (161, "memory", "warning", "report"),
         (173, "unknown", "warning", "report"),
         (99_999, "unknown", "warning", "report"),
     ],

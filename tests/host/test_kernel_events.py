@@ -79,7 +79,7 @@ NODE = [
     ("nfs_not_responding", "store-1.example", 0),
     ("nfs_ok", "store-1.example", 0),
     ("nfs_not_responding", "store-2.example", 0),
-    ("machine_check", "", 0),
+    ("machine_check_corrected", "", 0),
     ("machine_check", "", 0),
     ("memory_corrected", "MC3", 0),
     ("memory_uncorrected", "MC1", 0),
@@ -216,6 +216,60 @@ def test_the_end_of_such_a_message_without_its_begin_is_nothing():
 def test_what_only_looks_like_an_event_is_none(text):
     """Forged, cut off and harmless messages."""
     assert parse_all(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # An empty drive of a virtual machine or a console.
+        "blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+        "I/O error, dev sr0, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2",
+        # What a disk need not be able to do.
+        "blk_update_request: critical target error, dev sdc, sector 2056 op 0x3:(DISCARD) flags 0x4800 phys_seg 1",
+        "critical target error, dev nvme0n1, sector 8 op 0x9:(WRITE_ZEROES) flags 0x800 phys_seg 0 prio class 2",
+        # Programs with "ray" in their name, and others that only use Python or the driver.
+        "Xarray[51]: segfault at 0 ip 0000000000000001 sp 00007ffc error 4 in libarray.so[7f10+100]",
+        "traps: gst-tray[52] general protection fault ip:7f1 sp:7f2 error:0 in libgst.so[7f10+100]",
+        "gnome-shell[53]: segfault at 0 ip 0000000000000001 sp 00007ffc error 4 in libpython3.10.so.1.0[7f10+100]",
+        "Xorg[54]: segfault at 0 ip 0000000000000001 sp 00007ffc error 4 in libnvidia-glcore.so.550.54[7f10+100]",
+    ],
+)
+def test_what_happens_on_healthy_nodes_is_no_event(text):
+    """Empty drives, refused discards, and programs that are no training."""
+    assert parse_all(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I/O error, dev fdisk1, sector 8 op 0x0:(READ) flags 0x0",
+        "I/O error, dev sdc, sector 8",
+        "critical medium error, dev sdc, sector 4096 op 0x1:(WRITE) flags 0x0 phys_seg 1 prio class 0",
+        "ray::train[51]: segfault at 0 ip 0000000000000001 sp 00007ffc error 4 in libc.so.6[7f10+100]",
+        "raylet[51]: segfault at 0 ip 0000000000000001 sp 00007ffc error 4 in raylet[7f10+100]",
+        "traps: python3.11[52] trap invalid opcode ip:7f1 sp:7f2 error:0 in libfoo.so[7f10+100]",
+        "train.bin[52]: segfault at 0 ip 0000000000000001 sp 00007ffc error 4 in libcudart.so.12[7f10+100]",
+    ],
+)
+def test_what_is_like_them_and_no_harmless_thing_is_an_event(text):
+    """The exceptions are narrow."""
+    assert [event.kind for event in parse_all(text)] in (["disk_error"], ["segfault"])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("mce: [Hardware Error]: CPU 5: Machine Check: 0 Bank 7: 8c00004000010090", "machine_check_corrected"),
+        ("mce: [Hardware Error]: CPU 5: Machine Check: 0 Bank 7: be00000000800400", "machine_check"),
+        ("mce: [Hardware Error]: CPU 5: Machine Check Exception: 5 Bank 7: 9c00000000800400", "machine_check"),
+        ("mce: [Hardware Error]: Machine check events logged", "machine_check_corrected"),
+        ("{2}[Hardware Error]: event severity: corrected", "machine_check_corrected"),
+        ("{2}[Hardware Error]: event severity: fatal", "machine_check"),
+    ],
+)
+def test_a_corrected_hardware_error_is_not_called_uncorrected(text, kind):
+    """By bit 61 of the bank's status, by the words of the firmware, and in doubt it is the milder one."""
+    assert [event.kind for event in parse_all(text)] == [kind]
 
 
 @settings(max_examples=500, deadline=None)

@@ -21,7 +21,15 @@ PCI = r"(?:PCI:)?(?P<place>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?
 _CARD = PCI.removeprefix("(?:PCI:)?")
 #: Driver and card come before it: "mlx5_core 0000:3b:00.0 ens1np0: Link down", "e1000e: eth0 NIC Link is Up".
 _LINK = r"(?:\S{1,40} ){0,4}(?P<place>(?!NIC )[\w.@-]{1,16})(?: \(\w{1,20}\))?:? (?:NIC )?Link (?:is )?"
-_TRAINING = r"(?:python|pt_|torch|ray|accelerate|deepspeed|lib(?:nccl|cuda|torch|c10|cudnn|cublas|nv|rccl|hccl|ascend))"
+#: Names of training processes at the start of a message, and libraries in which only they end.
+_TRAINING_NAME = r"(?:traps: )?(?:python|pt_|torch|ray(?:::|let)|accelerate|deepspeed)"
+_TRAINING_LIBRARY = r"lib(?:nccl|cuda|torch|c10|cudnn|cublas|cufft|cusparse|nvrtc|nvshmem|nvJitLink|rccl|hccl|ascend)"
+#: Drives without a medium in them, as virtual machines and consoles have, and requests that a disk may refuse.
+_NO_MEDIUM = r"(?:fd|sr)\d"
+_MAY_BE_REFUSED = r"[^(]{0,80}\((?:DISCARD|SECURE_ERASE|WRITE_ZEROES|WRITE_SAME)\)"
+#: A bank's status: bit 61, in the first of 16 digits, says that the error was not corrected (Intel SDM 3B, 17.3.2.2).
+_BANK = r"Bank \d{1,4}: "
+_NOT_CORRECTED = "[2367abefABEF]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +199,24 @@ KINDS: tuple[Kind, ...] = _kinds(
         "critical",
         "[Hardware Error]: ",
         (
-            r"(?:mce: )?\[Hardware Error\]: (?:Machine check events logged|CPU ?\d{1,5}: Machine Check)"
-            r"|\{\d{1,9}\}\[Hardware Error\]: event severity: (?:fatal|recoverable|corrected)"
+            r"(?:mce: )?\[Hardware Error\]: CPU ?\d{1,5}: Machine Check"
+            rf"(?: Exception: |: \d{{1,20}} {_BANK}{_NOT_CORRECTED})"
+            r"|\{\d{1,9}\}\[Hardware Error\]: event severity: (?:fatal|recoverable)"
         ),
-        "CPU or firmware report a hardware error.",
-        "Read it with rasdaemon or the BMC; replace what fails when errors come again or are not corrected.",
+        "CPU or firmware report a hardware error that was not corrected.",
+        "Stop the work and read the error with rasdaemon or in the log of the BMC; replace what fails.",
+    ),
+    (
+        "machine_check_corrected",
+        "warning",
+        "[Hardware Error]: ",
+        (
+            rf"(?:mce: )?\[Hardware Error\]: CPU ?\d{{1,5}}: Machine Check: \d{{1,20}} {_BANK}(?!{_NOT_CORRECTED})"
+            r"|(?:mce: )?\[Hardware Error\]: Machine check events logged"
+            r"|\{\d{1,9}\}\[Hardware Error\]: event severity: corrected"
+        ),
+        "CPU or firmware report a hardware error that was corrected, or do not say.",
+        "Read it with rasdaemon or in the log of the BMC; watch how many, and replace what fails when they go on.",
     ),
     (
         "memory_corrected",
@@ -239,11 +260,11 @@ KINDS: tuple[Kind, ...] = _kinds(
     ),
     (
         "pcie_removed",
-        "critical",
+        "warning",
         "pciehp: Slot(",
         rf"pcieport {_CARD}: pciehp: Slot\(\S{{1,16}}\): (?:Link Down|Card not present)",
-        "A card behind a PCIe port went away.",
-        "Reboot the node; check seating and power of the card.",
+        "A card or disk behind a PCIe port went away; clouds also detach volumes so.",
+        "If nobody detached it, reboot the node; check seating and power.",
     ),
     (
         "nic_health",
@@ -292,7 +313,10 @@ KINDS: tuple[Kind, ...] = _kinds(
         "disk_error",
         "critical",
         "error, dev ",
-        r"(?:\w{1,40}: )?(?:critical \w{1,20} error|I/O error), dev (?P<place>[\w!-]{1,64})",
+        (
+            r"(?:\w{1,40}: )?(?:critical \w{1,20} error|I/O error), "
+            rf"dev (?P<place>(?!{_NO_MEDIUM})[\w!-]{{1,64}})(?!{_MAY_BE_REFUSED})"
+        ),
         "A disk did not do what it was asked.",
         "Look at the state of the disk (smartctl, nvme smart-log); replace it.",
     ),
@@ -332,7 +356,7 @@ KINDS: tuple[Kind, ...] = _kinds(
         "warning",
         ("]: segfault at ", "traps: "),
         (
-            rf"(?=.{{0,300}}{_TRAINING})(?:traps: )?.{{1,16}}?\[\d{{1,10}}\]:? "
+            rf"(?:(?={_TRAINING_NAME})|(?=.{{0,300}} in {_TRAINING_LIBRARY}))(?:traps: )?.{{1,16}}?\[\d{{1,10}}\]:? "
             r"(?:segfault at |general protection |trap )(?:.{0,200}? in (?P<place>[\w.+-]{1,64})\[)?"
         ),
         "A training process ended at a wrong memory access: the program or a library, not the hardware.",

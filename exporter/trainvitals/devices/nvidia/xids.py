@@ -6,7 +6,9 @@ Its immediate actions became ours: RESTART_APP, RESET_GPU, RESTART_BM, IGNORE, .
 then to contact support, ours is mostly ``report``.  Categories and severities are ours: critical when the work on this
 GPU cannot go on until somebody acts, warning when a program ended or somebody should look, info for all else.  The
 catalogue names no action for 162 to 172; those are ours too.  That 13, 31, 43, 45, 68 and 109 are application-level
-follows NVIDIA's k8s-device-plugin, which does not count them against the GPU.  A message of 144 to 150 reads::
+follows NVIDIA's k8s-device-plugin, which does not count them against the GPU; for 109 the catalogue asks for a reset.
+
+A message of 144 to 150 reads::
 
     NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000 ...)      unit, effect, ..., link, registers
 
@@ -168,7 +170,7 @@ _ROWS: tuple[Xid, ...] = (
     Xid(89, "video decoder exception", "application", "warning", "restart_application"),
     Xid(90, "second-level cache error", "memory", "warning", "report"),
     Xid(91, "reserved", "driver", "info", "nothing"),
-    Xid(92, "many memory errors, all corrected", "memory", "warning", "run_diagnostics"),
+    Xid(92, "many memory errors, all corrected", "memory", "warning", "report"),
     Xid(93, "board's information ROM is written too often", "hardware", "info", "report"),
     Xid(94, "memory error that hit one program only (contained)", "memory", "warning", "restart_then_reset"),
     Xid(95, "memory error that may have hit any program (not contained)", "memory", "critical", "reset_gpu"),
@@ -185,7 +187,7 @@ _ROWS: tuple[Xid, ...] = (
     Xid(106, "test message of the management bus", "driver", "info", "nothing"),
     Xid(107, "test message of the management bus", "driver", "info", "nothing"),
     Xid(108, "address translation failed on the other side of an NVLink", "link", "info", "follow_earlier"),
-    Xid(109, "change between programs timed out", "application", "warning", "restart_application"),
+    Xid(109, "change between programs timed out", "application", "warning", "restart_then_reset"),
     Xid(110, "security fault", "hardware", "critical", "reset_gpu"),
     Xid(111, "display bundle error", "display", "info", "nothing"),
     Xid(112, "display supervisor error", "display", "info", "nothing"),
@@ -218,7 +220,7 @@ _ROWS: tuple[Xid, ...] = (
     Xid(139, "optical flow engine exception", "application", "warning", "restart_application"),
     Xid(140, "memory error from which the GPU did not recover", "memory", "critical", "reset_gpu"),
     Xid(141, "fast path of CUDA failed and the slow one is used", "driver", "info", "nothing"),
-    Xid(142, "video encoder exception", "application", "warning", "restart_application"),
+    Xid(142, "video encoder exception", "application", "warning", "report"),
     Xid(143, "GPU could not be initialized", "hardware", "critical", "reset_gpu"),
     Xid(144, "NVLink 5 error in unit SAW", "link", "warning", "see_subcode"),
     Xid(145, "NVLink 5 error in unit RLW", "link", "warning", "see_subcode"),
@@ -233,11 +235,11 @@ _ROWS: tuple[Xid, ...] = (
     Xid(154, "driver asks for another recovery action", "hardware", "warning", "see_message"),
     Xid(155, "NVLink was taken down by software", "link", "warning", "reset_gpu"),
     Xid(156, "a part of the GPU was retired after errors", "hardware", "warning", "reset_later"),
-    Xid(157, "a bad part of the GPU could not be retired", "hardware", "warning", "run_diagnostics"),
+    Xid(157, "a bad part of the GPU could not be retired", "hardware", "warning", "report"),
     Xid(158, "GPU did not answer in time, fatally", "hardware", "critical", "reset_gpu"),
     Xid(159, "bad answer on the bus between CPU and GPU (CHI)", "hardware", "warning", "follow_earlier"),
     Xid(160, "a memory channel was retired after errors", "memory", "info", "reset_later"),
-    Xid(161, "a bad memory channel could not be retired", "memory", "warning", "run_diagnostics"),
+    Xid(161, "a bad memory channel could not be retired", "memory", "warning", "report"),
     Xid(162, "power smoothing works again", "power", "info", "nothing"),
     Xid(163, "power smoothing is switched off", "power", "warning", "report"),
     Xid(164, "power smoothing is near the end of its life", "power", "warning", "report"),
