@@ -44,6 +44,22 @@ def test_counters_are_in_base_units(roots):
     )
 
 
+@pytest.mark.parametrize(
+    ("own", "expected"), [("9 0 88 3", ["nvme0n1"]), ("0 0 0 0", ["nvme0c0n1", "nvme0c1n1"])], ids=["new", "old"]
+)
+def test_an_nvme_disk_with_several_ways_counts_once(tmp_path, own, expected):
+    """Newer kernels count at the disk and again at each way to it, older ones at the ways alone."""
+    for name in ("nvme0n1", "nvme0c0n1", "nvme0c1n1"):
+        (tmp_path / "block" / name / "device").mkdir(parents=True)
+    (tmp_path / "diskstats").write_text(
+        f" 259 0 nvme0n1 {own} 0 0 0 0 0 0 0\n"
+        " 259 1 nvme0c0n1 7 0 56 2 0 0 0 0 0 0 0\n"
+        " 259 2 nvme0c1n1 2 0 32 1 0 0 0 0 0 0 0\n"
+    )
+
+    assert [disk.name for disk in Disks(proc=str(tmp_path), sysfs=str(tmp_path)).read()] == expected
+
+
 def test_the_number_of_disks_is_bounded(roots):
     """The first by name stay."""
     assert [disk.name for disk in Disks(**roots, limit=2).read()] == ["cciss/c0d0", "nvme2n1"]

@@ -164,6 +164,10 @@ def test_a_mount_point_longer_than_a_label_is_left_out():
 def test_passwords_in_an_address_are_not_shown():
     """As WebDAV and some S3 clients have them."""
     assert without_credentials("https://reader:secret@dav.example/data") == "https://dav.example/data"
+    assert without_credentials("redis://:p@ss@meta.example:6379/1") == "redis://meta.example:6379/1"
+    assert without_credentials("reader:s@cret@store.example:/data") == "store.example:/data"
+    assert without_credentials("reader@store.example:/data") == "reader@store.example:/data"
+    assert without_credentials("10.0.0.1@tcp:10.0.0.2@tcp:/scratch") == "10.0.0.1@tcp:10.0.0.2@tcp:/scratch"
     assert without_credentials("nas.example:/home@night") == "nas.example:/home@night"
     assert without_credentials("//winserver/share") == "//winserver/share"
 

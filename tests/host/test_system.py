@@ -39,6 +39,17 @@ def test_cpu_time_counts_nothing_twice():
     }
 
 
+def test_cpu_time_does_not_fall():
+    """The kernel's time of waiting does, by a little; by more it is a new start."""
+    readings = iter([Times(), Times(idle=4003.0, iowait=4.9), Times(idle=4004.0, iowait=5.2), Times(idle=7.0)])
+    host = Host(SimpleNamespace(cpu_times=lambda: next(readings)))
+
+    seen = [host.cpu_seconds() for _ in range(4)]
+
+    assert [times["iowait"] for times in seen] == [5.0, 5.0, 5.2, 5.2]
+    assert [times["idle"] for times in seen] == [4000.0, 4003.0, 4004.0, 7.0]
+
+
 def test_this_machine_can_be_read():
     """Against the real psutil everything has a plausible value."""
     real = Host()

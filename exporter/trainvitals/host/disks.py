@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 #: The unit of the kernel's counters of sectors, whatever the sectors of a disk are.
@@ -14,6 +15,8 @@ _SECTOR = 512
 _MOST_BYTES = 1 << 20
 #: Drives for discs that can be taken out: they have a device as disks have, and mostly nothing in them.
 _NO_DISK = re.compile(r"(sr|fd)\d+")
+#: One of the ways to an NVMe disk; nvme0c1n2 is one to nvme0n2.
+_WAY = re.compile(r"(nvme\d+)c\d+(n\d+)")
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -43,13 +46,14 @@ class Disks:
     def read(self) -> list[Disk]:
         """Return the physical disks by name, nvme2n1 before nvme10n1.  Raises OSError.
 
-        Partitions, RAID and volumes of LVM would count the same bytes again; a line that cannot be understood costs
-        itself.
+        Partitions, RAID, volumes of LVM and the ways to a disk that has several would count the same bytes again; a
+        line that cannot be understood costs itself.
         """
         with open(self._path, "rb") as file:
             lines = file.read(_MOST_BYTES).decode("utf-8", "replace").split("\n")[:-1]
         found = {disk.name: disk for line in lines if (disk := _disk(line.split())) and self._is_physical(disk.name)}
-        return [found[name] for name in sorted(found, key=_natural)[: self._limit]]
+        names = sorted(found.keys() - _counted_twice(found), key=_natural)
+        return [found[name] for name in names[: self._limit]]
 
     def _is_physical(self, name: str) -> bool:
         # Only a disk has a device behind it; sysfs writes a slash in a name as an exclamation mark.
@@ -57,6 +61,17 @@ class Disks:
         if _NO_DISK.fullmatch(name) or entry in {".", ".."}:
             return False
         return os.path.exists(os.path.join(self._block, entry, "device"))
+
+
+def _counted_twice(disks: Mapping[str, Disk]) -> set[str]:
+    """Return the ways to an NVMe disk that counts itself; a disk that does not, as before Linux 6.2, for its ways."""
+    found = set()
+    for name in disks:
+        way = _WAY.fullmatch(name)
+        disk = disks.get(way[1] + way[2]) if way else None
+        if disk is not None:
+            found.add(name if disk.reads or disk.writes else disk.name)
+    return found
 
 
 def _disk(fields: list[str]) -> Disk | None:

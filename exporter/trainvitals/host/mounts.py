@@ -57,7 +57,8 @@ _MOST_BYTES = 16 << 20
 #: Longer ones would be cut in a label.
 _LONGEST_MOUNTPOINT = 256
 _ESCAPE = re.compile(rb"\\([0-3][0-7]{2})")
-_CREDENTIALS = re.compile(r"://[^/@\s]*@")
+#: User and password in an address, with a scheme before them or, as of sshfs, without; a password may hold an "@".
+_CREDENTIALS = re.compile(r"://[^/\s]*@|^[^/@\s:]+:[^/\s]*@")
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def unescape(field: bytes) -> str:
 
 def without_credentials(source: str) -> str:
     """Return what is mounted, without the user and password that an address may hold."""
-    return _CREDENTIALS.sub("://", source)
+    return _CREDENTIALS.sub(lambda match: "://" if match[0].startswith("://") else "", source)
 
 
 class Choice:

@@ -6,6 +6,9 @@ from typing import Any
 
 import psutil
 
+#: The kernel lets the time of waiting fall a little (proc(5)); a fall by more seconds is a new start.
+_STEP_BACK = 60.0
+
 
 class Host:
     """Reads this node.  Each method is one source and raises OSError or psutil.Error when it cannot be read.
@@ -15,12 +18,17 @@ class Host:
 
     def __init__(self, library: Any = psutil) -> None:
         self._psutil = library
+        self._cpu: dict[str, float] = {}
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Return CPU time by mode, summed over all CPUs."""
+        """Return CPU time by mode, summed over all CPUs; none falls, or a rate would take it for a restart."""
         times: dict[str, float] = self._psutil.cpu_times()._asdict()
-        # The kernel counts the time of guests in user and nice already.
-        return {mode: seconds for mode, seconds in times.items() if not mode.startswith("guest")}
+        for mode, seconds in times.items():
+            # The kernel counts the time of guests in user and nice already.
+            if not mode.startswith("guest"):
+                known = self._cpu.get(mode, 0.0)
+                self._cpu[mode] = known if known - _STEP_BACK < seconds < known else seconds
+        return dict(self._cpu)
 
     def cpus(self) -> int | None:
         """Return the number of logical CPUs."""
