@@ -133,12 +133,14 @@ def _counters(gpu: Gpu, known: _Links) -> Answers:
     for first in range(0, known.count, step):
         some = range(first, min(first + step, known.count))
         answers |= gpu.fields((field, link) for link in some for field in known.fields)
-    known.fields = tuple(sorted({field for (field, _), answer in answers.items() if _has(answer)}))
+    known.fields = tuple(
+        sorted({field for (field, _), answer in answers.items() if isinstance(answer, float) or _may_be_back(answer)})
+    )
     return answers
 
 
-def _has(answer: float) -> bool:
-    return isinstance(answer, float) or meaning(answer)[1] is not Effect.ABSENT
+def _may_be_back(code: int) -> bool:
+    return meaning(code)[1] is not Effect.ABSENT
 
 
 def _bytes(known: _Links, answers: Answers, sample: DeviceSample) -> None:
