@@ -10,18 +10,18 @@ line() { # a name and a value, whatever is in it, on one line
   printf '%s=%s\n' "$1" "$(printf '%s' "$2" | tr -d '\000-\037')"
 }
 
-describe() {
+describe() { # fails when a line cannot be written: a disk is full for some lines and not for others
   boot_id=
   read -r boot_id </proc/sys/kernel/random/boot_id
-  line format 1
-  line boot_id "$boot_id"
-  line time "$(date +%s)"
-  line job_id "$SLURM_JOB_ID"
-  line sluid "${SLURM_JOB_SLUID:-}"
-  line user "${SLURM_JOB_USER:-}"
-  line job_gpus "${SLURM_JOB_GPUS:-}"
-  line cuda_visible_devices "${CUDA_VISIBLE_DEVICES:-}"
-  line gpu_device_ordinal "${GPU_DEVICE_ORDINAL:-}"
+  line format 1 &&
+    line boot_id "$boot_id" &&
+    line time "$(date +%s)" &&
+    line job_id "$SLURM_JOB_ID" &&
+    line sluid "${SLURM_JOB_SLUID:-}" &&
+    line user "${SLURM_JOB_USER:-}" &&
+    line job_gpus "${SLURM_JOB_GPUS:-}" &&
+    line cuda_visible_devices "${CUDA_VISIBLE_DEVICES:-}" &&
+    line gpu_device_ordinal "${GPU_DEVICE_ORDINAL:-}"
 }
 
 leave() {

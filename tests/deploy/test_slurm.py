@@ -144,13 +144,16 @@ def test_a_folder_that_cannot_be_written_does_not_stop_the_job(shell, tmp_path):
     assert done.stderr
 
 
-def test_a_full_disk_leaves_no_half_file(shell, folder):
-    """A write that fails is taken back."""
+@pytest.mark.parametrize(
+    ("before", "after"), [('describe >"$new"', "describe >/dev/full"), ("line job_gpus", "false job_gpus")]
+)
+def test_a_full_disk_leaves_no_half_file(shell, folder, before, after):
+    """A write that fails is taken back, also when there is room again for the next line."""
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full here")
     folder.mkdir(parents=True)
-    script = (SCRIPTS / "prolog.sh").read_text().replace('describe >"$new"', "describe >/dev/full")
-    assert "/dev/full" in script
+    script = (SCRIPTS / "prolog.sh").read_text().replace(before, after)
+    assert after in script
     (folder / "script").write_text(script)
     environ = {"PATH": os.environ["PATH"], "TRAINVITALS_SLURM_FOLDER": str(folder), "SLURM_JOB_ID": "123"}
 
