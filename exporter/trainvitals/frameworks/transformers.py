@@ -247,6 +247,9 @@ def _owner(kind: type, name: str) -> type | None:
 
 
 def _enter(owner: type, name: str, trainer: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Any] | None:
+    if name == "train":
+        # Also where its program took our callback away: Accelerate below it would not know what a step is.
+        capture.claim(Source.FRAMEWORK)
     watch = _attend(trainer) if name in _ENTRIES else _watch_of(trainer)
     if watch is None or _owner(type(trainer), name) is not owner:
         return None
@@ -274,7 +277,6 @@ class _Training(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         _begin(self._trainer)
-        capture.claim(Source.FRAMEWORK)
         self._phase = probe.phase("train" if probe.steps_recorded() else "init")
         self._phase.__enter__()
 
