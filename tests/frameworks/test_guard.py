@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.frameworks.guard import around, safe, within
+from trainvitals.frameworks.guard import Switch, around, safe, within
 
 
 class Trainer:
@@ -109,4 +109,21 @@ def test_a_context_that_cannot_be_made_costs_an_error_only(trainer, recorded):
     within(trainer, "train", lambda _, steps: 1 // steps)
 
     assert trainer().train(0) == 0
+    assert recorded().state.errors == 1
+
+
+@pytest.mark.usefixtures("probe")
+def test_an_adapter_is_mute_after_its_first_error(trainer, recorded):
+    """The error is counted once, however many steps follow; another adapter goes on."""
+    said = []
+    switch = Switch()
+    around(trainer, "train", before=switch(lambda *_: 1 // 0), after=switch(lambda *_: said.append("muted")))
+    trainer.evaluate = lambda _: None
+    around(trainer, "evaluate", after=Switch()(lambda *_: said.append("heard")))
+
+    for _ in range(5):
+        assert trainer().train(2) == 2
+    trainer().evaluate()
+
+    assert said == ["heard"]
     assert recorded().state.errors == 1

@@ -28,6 +28,7 @@ from trainvitals.frameworks.names import ours, result
         ("train/global_step", "step"),
         ("trainer/global_step", "step"),
         ("accuracy", "accuracy"),
+        ("tokens", "logged_tokens"),
         ("loss/kl", "loss/kl"),
         ("", ""),
         ("损失", "损失"),

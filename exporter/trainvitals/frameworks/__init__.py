@@ -24,12 +24,23 @@ class Adapter(NamedTuple):
     adapter: str
 
 
-#: In alphabetical order of the adapters.
+#: In alphabetical order of the adapters.  Several modules may lead to one adapter.
 ADAPTERS: tuple[Adapter, ...] = (
     Adapter("accelerate", "accelerate"),
+    Adapter("deepspeed.runtime.engine", "deepspeed"),
+    Adapter("deepspeed.runtime.pipe.engine", "deepspeed"),
     Adapter("lightning.pytorch.trainer.trainer", "lightning"),
     Adapter("pytorch_lightning.trainer.trainer", "lightning"),
+    Adapter("mlflow", "loggers"),
+    Adapter("swanlab", "loggers"),
+    Adapter("tensorboardX.writer", "loggers"),
+    Adapter("torch.utils.tensorboard.writer", "loggers"),
+    Adapter("wandb.sdk.wandb_run", "loggers"),
+    Adapter("megatron.training.training", "megatron"),
     Adapter("torch", "pytorch"),
+    Adapter("torchtitan.components.checkpointer.base", "torchtitan"),
+    Adapter("torchtitan.components.metrics", "torchtitan"),
+    Adapter("torchtitan.trainer", "torchtitan"),
     Adapter("transformers.trainer", "transformers"),
 )
 

@@ -32,6 +32,31 @@ def safe(function: Callable[..., Any]) -> Callable[..., None]:
     return guarded
 
 
+class Switch:
+    """Mutes an adapter by its first error: the library is of a version that we do not know, and steps are many.
+
+    Functions that are wrapped with the same switch fall silent together; the error itself is left to :func:`safe`.
+    """
+
+    def __init__(self) -> None:
+        self.off = False
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``function`` as one that does nothing once one of this switch has raised."""
+
+        @functools.wraps(function)
+        def switched(*args: Any, **kwargs: Any) -> Any:
+            if self.off:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception:
+                self.off = True
+                raise
+
+        return switched
+
+
 def around(
     owner: Any,
     name: str,

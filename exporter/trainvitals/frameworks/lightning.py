@@ -22,7 +22,7 @@ from typing import Any
 from trainvitals import probe
 from trainvitals.frameworks import names
 from trainvitals.frameworks.capture import Source, capture
-from trainvitals.frameworks.guard import around, safe, within
+from trainvitals.frameworks.guard import Switch, around, safe, within
 
 __all__ = ["callback", "install", "new_package", "old_package"]
 
@@ -115,10 +115,9 @@ class Watch:
         if self._evaluation is not None:
             self._evaluated.add(name)
         elif (number := _number(value)) is not None:
+            ours = names.ours(name)
             # A loss that is logged beside the one that is returned keeps its name.
-            name = names.ours(name) if names.ours(name) in {"learning_rate", "grad_norm"} else name
-            if name in {"samples", "skipped", "tokens"}:
-                name = f"logged_{name}"
+            name = name if ours in {"loss", "step"} else ours
             if self._inside_batch:
                 self._logged[name] = number
             else:
@@ -245,7 +244,8 @@ def callback(package: str | None = None) -> Any:
         # A class that is made in a function has no name by which a spawned process could find it.
         return callback, (package,)
 
-    members: dict[str, Any] = {name: _hook(name) for name in _HOOKS}
+    # A hook that fails once is silent from then on; the others go on.
+    members: dict[str, Any] = {name: safe(Switch()(_hook(name))) for name in _HOOKS}
     members.update({"__reduce__": reduce, "__module__": __name__, "__doc__": "Tells the probe of a training."})
     made = type("Trainvitals", (base,), members)()
     setattr(made, _MARK, Watch())
@@ -260,7 +260,7 @@ def _hook(name: str) -> Any:
             method(getattr(self, _MARK), trainer, *args, **kwargs)
 
     hook.__name__ = name
-    return safe(hook)
+    return hook
 
 
 def _ours(trainer: Any) -> list[Any]:
@@ -313,14 +313,17 @@ def _wrap(trainer: Any) -> None:
         within(fetcher, name, _loading)
 
 
+@Switch()
 def _saving(trainer: Any, path: Any = None, *_: Any, **given: Any) -> contextlib.AbstractContextManager[None]:
     return probe.checkpoint(trainer.global_step, str(given.get("filepath", path)))
 
 
+@Switch()
 def _logging(_: Any, __: Any, name: Any = None, value: Any = None, *___: Any, **____: Any) -> None:
     if _running is not None:
         _running.logged(str(name), value)
 
 
+@Switch()
 def _loading(*_: Any) -> contextlib.AbstractContextManager[None] | None:
     return probe.phase("data") if _running is not None and _running.is_loading() else None

@@ -59,6 +59,9 @@ _OURS = {theirs: ours for ours, names in _NAMES.items() for theirs in names}
 #: What the LearningRateMonitor of Lightning calls the first group of the first optimizer.
 _LIGHTNING_RATE = re.compile(r"lr_[a-z0-9]+(/pg1)?")
 
+#: Ours are amounts of one step, added up; what people log under these names are totals as a rule.
+_AMOUNTS = ("samples", "skipped", "tokens")
+
 _SPLITS = {
     "dev": "validation",
     "eval": "validation",
@@ -85,9 +88,13 @@ class Result(NamedTuple):
 def ours(name: str) -> str:
     """Return our name of a value of training ("loss" for "Train/Loss"), or the name as it is.
 
-    >>> ours("Train/Loss"), ours("lr-AdamW"), ours("accuracy")
-    ('loss', 'learning_rate', 'accuracy')
+    A name that would be added up becomes another one.
+
+    >>> ours("Train/Loss"), ours("lr-AdamW"), ours("accuracy"), ours("tokens")
+    ('loss', 'learning_rate', 'accuracy', 'logged_tokens')
     """
+    if name in _AMOUNTS:
+        return f"logged_{name}"
     plain = _SEPARATORS.sub("_", name.strip().lower())
     if plain not in _OURS and _LIGHTNING_RATE.fullmatch(plain):
         return "learning_rate"
