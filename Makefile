@@ -14,7 +14,7 @@ $(VENV)/.node: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
-	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,generate,test,dev torch
+	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,generate,test,frameworks,dev torch
 	@touch $@ $(VENV)/.node
 
 .PHONY: programs
