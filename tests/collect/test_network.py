@@ -46,6 +46,7 @@ def test_every_reading_of_a_port_has_its_family(tmp_path):
     assert collect(make(tmp_path)) == (
         {
             ("infiniband_ports",): 1,
+            ("network_left_out",): 0,
             ("infiniband_port_info", *key, *place, "MT4129", "MT_0000000999", "28.40.1234"): 1,
             ("infiniband_port_up", *key): 1,
             ("infiniband_port_state", *key, "active"): 1,
@@ -84,6 +85,7 @@ def test_every_reading_of_an_interface_has_its_family(tmp_path):
     found, rejected = collect(make(tmp_path))
 
     assert {key: value for key, value in found.items() if key[0].startswith("network_")} == {
+        ("network_left_out",): 0,
         ("network_interface_info", "rail2", "ethernet", "", "0000:2a:00.1", "", "mlx5_core"): 1,
         ("network_up", "rail2"): 1,
         ("network_enabled", "rail2"): 1,
@@ -153,6 +155,7 @@ def test_what_is_not_known_is_absent(tmp_path):
 
     assert collect(make(tmp_path))[0] == {
         ("infiniband_ports",): 1,
+        ("network_left_out",): 0,
         ("infiniband_port_info", "mlx5_0", "1", *[""] * 8): 1,
         ("infiniband_flaps_total", "mlx5_0", "1"): 0,
     }
@@ -189,8 +192,24 @@ def test_a_node_of_eight_ports_keeps_to_its_budget(tmp_path):
         plant(tmp_path, "connectx7_roce", n=n)
     both = len(collect(make(tmp_path))[0])
 
-    assert infiniband <= 8 * 27 + 1
+    assert infiniband <= 8 * 27 + 2
     assert both - infiniband <= 8 * (25 + 16)
+
+
+def test_links_beyond_the_limit_are_counted(tmp_path):
+    """64 ports and 64 interfaces are shown, the first by name; the others cost no series."""
+    for number in range(66):
+        write(tmp_path / f"class/infiniband/mlx5_{number}/ports/1/state", "4: ACTIVE\n")
+    for number in range(67):
+        write(tmp_path / f"class/net/eth{number}/type", "1\n")
+        write(tmp_path / f"class/net/eth{number}/device/class", "0x020000\n")
+
+    found, _ = collect(make(tmp_path))
+
+    assert found["infiniband_ports",] == 64
+    assert found["network_left_out",] == 2 + 3
+    assert len([key for key in found if key[0] == "network_interface_info"]) == 64
+    assert ("network_interface_info", "eth9", "ethernet", "", "", "", "") not in found
 
 
 def test_settings_reach_the_readers(tmp_path):

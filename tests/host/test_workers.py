@@ -141,6 +141,20 @@ def test_cpu_time_goes_on_when_workers_end():
     assert seen == [(2, 8.0), (1, 9.0), (2, 9.5), (2, 9.75), (0, 9.75)]
 
 
+def test_cpu_time_does_not_fall_by_a_hair():
+    """0.1 + (0.2 + 0.3) is less than (0.1 + 0.2) + 0.3, and a rate would take that for a restart."""
+    table = FakeTable(
+        process(10), process(11, 10, cpu=0.1), process(12, 10, cpu=0.2), process(13, 10, cpu=0.3, started=70.0)
+    )
+    workers = follow(table)
+    seen = [workers.update(RANK)["rank 0"].workers_cpu_seconds]
+    for pid in (11, 12, 13):
+        del table.processes[pid]
+        seen.append(workers.update(RANK)["rank 0"].workers_cpu_seconds)
+
+    assert seen == [0.6, 0.6, 0.6, 0.6]
+
+
 def test_a_worker_that_could_not_be_read_is_not_counted_twice():
     """For want of a descriptor, say; it comes back with all that it used."""
     table = FakeTable(process(10), process(11, 10, cpu=5.0), process(12, 10, cpu=3.0))

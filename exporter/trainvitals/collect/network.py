@@ -42,6 +42,8 @@ class NetworkCollector(Collector):
                 found += add(sink)
             except Exception as error:  # What one kind makes of a strange /sys must not hide the other.
                 failure = failure or error
+        if found:
+            sink.add("trainvitals_network_left_out", self._ethernet.left_out + self._infiniband.left_out)
         if failure is not None:
             raise failure
         if not found:

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from trainvitals.host.links import DETAILS_EVERY, MEGABIT, Choice, Expectation, Link, Place, place
+from trainvitals.host.links import DETAILS_EVERY, MEGABIT, MOST, Choice, Expectation, Link, Place, place
 from trainvitals.host.sysfs import Sysfs
 
 _CLASS = "class/net"
-_MOST_INTERFACES = 256
 
 #: Values of ``type`` that are read (if_arp.h).
 _KINDS = {1: "ethernet", 32: "infiniband"}
@@ -81,6 +80,8 @@ class Ethernet:
         self._expectation = Expectation(self._choice)
         self._details: dict[str, Details | None] = {}
         self._details_until = float("-inf")
+        #: Interfaces beyond the limit at the last reading.
+        self.left_out = 0
 
     def interfaces(self) -> list[Interface]:
         """Return the interfaces with a device behind them and the bonds of them.
@@ -96,7 +97,8 @@ class Ethernet:
         known = [(name, details) for name in names if (details := self._known(name)) is not None]
         if any(details.kind != "virtual" for _, details in known):
             known = [(name, details) for name, details in known if details.kind != "virtual"]
-        found = [self._interface(name, details) for name, details in known[:_MOST_INTERFACES]]
+        self.left_out = len(known[MOST:])
+        found = [self._interface(name, details) for name, details in known[:MOST]]
         expected = self._expectation.rates([(one.name, Link(one.name, one.speed)) for one in found])
         return [replace(one, expected_speed=expected.get(one.name)) for one in found]
 

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from trainvitals.host import infiniband_counters as known
-from trainvitals.host.links import DETAILS_EVERY, GIGABIT, Choice, Expectation, Link, Place, place
+from trainvitals.host.links import DETAILS_EVERY, GIGABIT, MOST, Choice, Expectation, Link, Place, place
 from trainvitals.host.sysfs import Sysfs
 
 _CLASS = "class/infiniband"
-_MOST_PORTS = 256
 
 _STATES = {0: "nop", 1: "down", 2: "init", 3: "armed", 4: "active", 5: "active_defer"}
 _UP = frozenset({"active", "active_defer"})
@@ -121,6 +120,8 @@ class Infiniband:
         self._details: dict[str, Details] = {}
         self._details_until = float("-inf")
         self._histories: dict[str, _History] = {}
+        #: Ports beyond the limit at the last reading.
+        self.left_out = 0
 
     def ports(self) -> list[Port]:
         """Return all ports.  Raises OSError when the folder of devices is there and cannot be read."""
@@ -132,7 +133,7 @@ class Infiniband:
         for key in self._histories.keys() - {port.key for port in found}:
             # It left, with its driver or into a container: that is no flap.
             self._histories[key].up = None
-        if len(self._histories) > 4 * _MOST_PORTS:
+        if len(self._histories) > 16 * MOST:
             self._histories.clear()
         alike = {port.key: (port.details.place.model, port.details.link_layer) for port in found}
         links = [
@@ -150,7 +151,8 @@ class Infiniband:
             if not self._choice.virtual_functions and self._sysfs.exists(f"{_CLASS}/{hca}/device/physfn"):
                 continue
             found += [(hca, port) for port in self._sysfs.names(f"{_CLASS}/{hca}/ports") if _PORT.fullmatch(port)]
-        return found[:_MOST_PORTS]
+        self.left_out = len(found[MOST:])
+        return found[:MOST]
 
     def _port(self, hca: str, port: str) -> Port:
         folder = f"{_CLASS}/{hca}/ports/{port}"

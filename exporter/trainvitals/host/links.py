@@ -17,6 +17,9 @@ DETAILS_EVERY = 60.0
 GIGABIT = 1e9 / 8
 MEGABIT = 1e6 / 8
 
+#: Ports that are read, and interfaces; no node is known to have half as many.
+MOST = 64
+
 #: Fewer ports than this have no majority.
 _FEWEST_ALIKE = 3
 _MOST_REMEMBERED = 1024

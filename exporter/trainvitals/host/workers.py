@@ -162,7 +162,8 @@ class Workers:
             process=entry.process,
             descriptors_ratio=self._table.descriptors_ratio(entry.process.pid),
             workers=len(workers),
-            workers_cpu_seconds=entry.ended_cpu_seconds + sum(worker.cpu_seconds for worker in workers),
+            # Rounded: the same numbers added in another order would be a hair less, and a counter must never fall.
+            workers_cpu_seconds=round(entry.ended_cpu_seconds + sum(worker.cpu_seconds for worker in workers), 3),
             workers_resident_bytes=sum(worker.resident_bytes for worker in workers),
             workers_blocked=sum(worker.is_blocked for worker in workers),
         )

@@ -41,7 +41,12 @@ _NETWORK_ERRORS = (
 )
 
 FAMILIES: tuple[Family, ...] = (
-    *rows("network", (), ("infiniband_ports", "gauge", "RDMA ports that were found.")),
+    *rows(
+        "network",
+        (),
+        ("infiniband_ports", "gauge", "RDMA ports that are shown."),
+        ("network_left_out", "gauge", "RDMA ports and interfaces beyond 64 of each, which are not shown."),
+    ),
     *rows(
         "network",
         ("hca", "port"),
