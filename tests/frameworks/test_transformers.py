@@ -530,7 +530,7 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_an_error_of_ours_never_reaches_the_training(broken, make, monkeypatch):
+def test_an_error_of_ours_never_reaches_the_training(broken, make, monkeypatch, recorded):
     """Whatever of ours raises, the training, its evaluation and its checkpoint end as they would."""
 
     def raises(*_, **__):
@@ -542,9 +542,14 @@ def test_an_error_of_ours_never_reaches_the_training(broken, make, monkeypatch):
     else:
         monkeypatch.setattr(getattr(adapter, owner) if owner else adapter, name, raises)
     settings = {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
-    trainer = make(evaluation=numbers(9), gradient_accumulation_steps=2, logging_steps=1, **settings)
+    settings |= {"load_best_model_at_end": True, "gradient_accumulation_steps": 2, "logging_steps": 1}
+    trainer = make(evaluation=numbers(9), **settings)
 
     assert trainer.train().global_step == 2
+    trainer.log({"accuracy": 0.5})
+    assert trainer.predict(numbers(7)).metrics["test_loss"] == 7.0
+    assert make(evaluation=numbers(9), **settings).train(resume_from_checkpoint=True).global_step == 2
     assert trainer.evaluate()["eval_loss"] == 9.0
     assert trainer.model.weight.item() == pytest.approx(-0.75)
     assert os.path.exists(os.path.join(trainer.args.output_dir, "checkpoint-2"))
+    assert recorded().state.errors > 0

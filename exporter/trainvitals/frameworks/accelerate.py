@@ -263,7 +263,9 @@ class _Batches:
         return getattr(self._batches, name)
 
 
-_take_batch = safe(watch.take_batch)
+@safe
+def _take_batch(batch: Any) -> None:
+    watch.take_batch(batch)
 
 
 def _waiting(_: _Batches) -> AbstractContextManager[None] | None:
