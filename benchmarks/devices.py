@@ -72,6 +72,8 @@ def measure(stub: Stub, seconds: float, scrapes: int) -> list[Cost]:
             _warm(exporter)
             cost.scrape_cpu = _scrape_cpu(exporter, cost.loop, scrapes)
         pauses = random.Random(0)
+        for exporter in exporters:
+            _warm(exporter)
         for _ in range(scrapes):
             order = list(zip(exporters, costs, strict=True))
             pauses.shuffle(order)
@@ -87,6 +89,8 @@ def measure(stub: Stub, seconds: float, scrapes: int) -> list[Cost]:
 
 
 def _warm(exporter: Exporter) -> None:
+    # Nobody keeps a connection for ever that nothing came over.
+    exporter.connection.close()
     for _ in range(10):
         exporter.scrape()
 

@@ -159,7 +159,7 @@ def test_values_for_root_alone_and_failed_reads_are_counted():
 
 @pytest.mark.parametrize(
     ("asking", "words"),
-    [(None, "did not start to ask"), (DRIVER, "the driver as a whole hangs"), (4, "device 4 hangs")],
+    [(None, "did not start to ask"), (DRIVER, "the driver as a whole hangs"), (4, "it hangs")],
 )
 def test_a_silent_process_is_a_problem_with_a_name(asking, words):
     """What it asked last is what hangs."""
@@ -167,6 +167,7 @@ def test_a_silent_process_is_a_problem_with_a_name(asking, words):
 
     assert result.outcome is Outcome.PROBLEM
     assert words in result.why
+    assert result.subject == ("device 4" if asking == 4 else "")
 
 
 def test_a_driver_that_does_not_answer_has_its_command():
@@ -195,7 +196,9 @@ def test_a_process_that_ends_without_a_word_is_a_problem():
 def child_that_writes(*messages, then="pass"):
     """Return how a reading process is started that writes these messages."""
     script = f"import os; os.write(1, {b''.join(map(encode, messages))!r}); {then}"
-    return lambda *_: subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return lambda *_, **__: subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
 
 
 def test_the_second_reading_counts(tmp_path):
@@ -210,12 +213,14 @@ def test_the_second_reading_counts(tmp_path):
 
 def test_a_process_that_hangs_is_given_up(tmp_path, monkeypatch):
     """And killed."""
-    monkeypatch.setattr(devices, "PATIENCE", 1.0)
+    monkeypatch.setattr(devices, "STILL", 1.0)
+    monkeypatch.setattr(devices, "PATIENCE", 1.5)
     start = child_that_writes(Message(at=2), then="import time; time.sleep(1000)")
 
     result = only(devices.check("nvidia", ADVICE, start)(machine(tmp_path)))
 
-    assert result.why.startswith("no answer within 1 s: device 2 hangs")
+    assert result.subject == "device 2"
+    assert result.why.startswith("no answer: it hangs")
 
 
 def test_devices_that_the_settings_expect_are_missed(tmp_path):
@@ -231,7 +236,7 @@ def test_devices_that_the_settings_expect_are_missed(tmp_path):
 def test_a_driver_that_is_to_be_left_alone_is_left_alone(tmp_path):
     """While the file of the settings exists it can be unloaded, also with the doctor at work."""
 
-    def start(*_):
+    def start(*_, **__):
         raise AssertionError("it was touched")
 
     here = machine(tmp_path, {"/run/pause": ""}, settings=settings(devices={"pause_file": "/run/pause"}))
@@ -267,12 +272,13 @@ def test_a_lost_device_is_found_by_the_real_process(driver, tmp_path):
     assert found["answering"].why.startswith("7 answer")
 
 
-def test_a_hung_device_is_named_by_the_real_process(driver, tmp_path, monkeypatch):
-    """In bounded time; the process that hangs is killed."""
-    monkeypatch.setattr(devices, "PATIENCE", 3.0)
+def test_a_hung_device_is_named_by_the_real_process_and_the_others_are_read(driver, tmp_path, monkeypatch):
+    """In bounded time; the process that hangs is killed, and another leaves that device alone."""
+    monkeypatch.setattr(devices, "STILL", 3.0)
     driver.behave("hang 6 utilization")
 
-    result = only(examined(driver, tmp_path))
+    found = {result.subject: result for result in examined(driver, tmp_path)}
 
-    assert result.outcome is Outcome.PROBLEM
-    assert "device 6 hangs" in result.why
+    assert found["device 6"].why.startswith("no answer: it hangs")
+    assert found["answering"].why.startswith("7 answer")
+    assert [result.subject for result in found.values() if result.outcome is Outcome.PROBLEM] == ["device 6"]

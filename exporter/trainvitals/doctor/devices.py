@@ -11,9 +11,9 @@ import select
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from trainvitals.devices.child import Process, spawn
 from trainvitals.devices.pci import PCI_DEVICES, Bus
@@ -23,8 +23,9 @@ from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.doctor.container import inside
 from trainvitals.telemetry import DeviceSample, pci_address
 
-#: Seconds that the reading process gets: less than the whole examination.
+#: Seconds that reading gets in all, less than the whole examination; and without a word from the reading process.
 PATIENCE = 10.0
+STILL = 6.0
 #: Some values are differences, so the first reading has none of them.
 _READINGS = 2
 _INTERVAL = 0.3
@@ -73,9 +74,16 @@ class Seen:
     is_silent: bool = False
 
 
-def check(
-    vendor: str, advice: Advice, start: Callable[[str, float, Mapping[str, str]], Process] = spawn
-) -> Callable[[Here], Iterator[Result]]:
+class Start(Protocol):
+    """How a reading process is started."""
+
+    def __call__(
+        self, vendor: str, interval: float, environ: Mapping[str, str], *, avoid: Collection[int] = ()
+    ) -> Process:
+        """Start one that leaves the devices in ``avoid`` alone."""
+
+
+def check(vendor: str, advice: Advice, start: Start = spawn) -> Callable[[Here], Iterator[Result]]:
     """Return the check of one vendor's devices."""
 
     def make(here: Here) -> Iterator[Result]:
@@ -83,15 +91,28 @@ def check(
             file = here.settings.devices.pause_file
             yield ok(f"nobody reads them while {file} exists", f"rm {shlex.quote(file)}", "paused")
             return
-        child = start(vendor, _INTERVAL, here.environ)
-        try:
-            seen = follow(child, vendor, PATIENCE)
-        finally:
-            _end(child)
-        yield from judge(seen, advice, on_the_bus(vendor, here), inside(here))
+        until = time.monotonic() + PATIENCE
+        bus, container = on_the_bus(vendor, here), inside(here)
+        seen = _read(vendor, start, here, until)
+        if seen.is_silent and seen.asking is not None and seen.asking != DRIVER:
+            yield from judge(seen, advice, None, container)
+            # The others may well answer.
+            seen = _read(vendor, start, here, until, {seen.asking})
+            bus = None
+            if seen.is_silent:
+                return
+        yield from judge(seen, advice, bus, container)
         yield from _as_expected(seen, here.settings.devices.expected, advice)
 
     return make
+
+
+def _read(vendor: str, start: Start, here: Here, until: float, avoid: Collection[int] = ()) -> Seen:
+    child = start(vendor, _INTERVAL, here.environ, avoid=avoid)
+    try:
+        return follow(child, vendor, until)
+    finally:
+        _end(child)
 
 
 def _end(child: Process) -> None:
@@ -118,14 +139,13 @@ def on_the_bus(vendor: str, here: Here) -> frozenset[str] | None:
     return None if found is None else found.here
 
 
-def follow(child: Process, vendor: str, seconds: float) -> Seen:
-    """Take what a reading process writes until it has said enough, has ended, or is silent."""
+def follow(child: Process, vendor: str, until: float) -> Seen:
+    """Take what a reading process writes until it has said enough, has ended, or is silent; ``until`` is monotonic."""
     assert child.stdout is not None  # noqa: S101  # It was started with a pipe.
     output = child.stdout.fileno()
-    until = time.monotonic() + seconds
     seen, readings, lines = Seen(), 0, Lines()
     while readings < _READINGS:
-        remaining = until - time.monotonic()
+        remaining = min(until - time.monotonic(), STILL)
         if remaining <= 0 or not select.select([output], [], [], remaining)[0]:
             seen.is_silent = True
             return seen
@@ -167,8 +187,9 @@ def _silent(seen: Seen) -> Result:
     elif seen.asking == DRIVER:
         where = "the driver as a whole hangs"
     else:
-        where = f"device {seen.asking} hangs, or every device is initialised anew (persistence mode is off)"
-    return problem(f"no answer within {PATIENCE:g} s: {where}", "dmesg | tail -n 50")
+        where = f"it hangs, or takes more than {STILL:g} s to start (persistence mode is off)"
+    subject = "" if seen.asking in {None, DRIVER} else f"device {seen.asking}"
+    return problem(f"no answer: {where}", "dmesg | tail -n 50", subject)
 
 
 def _absent(reason: str, advice: Advice, bus: frozenset[str] | None, container: str) -> Result:
