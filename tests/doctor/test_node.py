@@ -31,7 +31,7 @@ def test_without_a_kernel_log_the_drivers_tell(tmp_path):
 @pytest.mark.parametrize(
     ("files", "environ", "action"),
     [
-        ({}, {}, "systemctl set-property trainvitals-exporter AmbientCapabilities=CAP_SYSLOG"),
+        ({}, {}, "systemctl edit trainvitals-exporter  # [Service] AmbientCapabilities=CAP_SYSLOG"),
         ({"/run/.containerenv": ""}, {}, "docker run --device=/dev/kmsg --cap-add=SYSLOG ..."),
         ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubectl patch daemonset trainvitals"),
     ],

@@ -45,7 +45,7 @@ def _permission(where: str) -> str:
         return """kubectl patch daemonset trainvitals --type=json -p '[{"op":"add","path":"/spec/template/spec/containers/0/securityContext","value":{"capabilities":{"add":["SYSLOG"]}}}]'"""  # noqa: E501
     if where:
         return _IN_CONTAINER
-    return f"systemctl set-property {_UNIT} AmbientCapabilities=CAP_SYSLOG"
+    return f"systemctl edit {_UNIT}  # [Service] AmbientCapabilities=CAP_SYSLOG"
 
 
 def pressure(here: Here) -> Iterator[Result]:
