@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,13 @@ EXTENDED = (
 def test_every_code_of_the_catalogue_has_a_row():
     """1 to 172."""
     assert list(range(1, 173)) == list(XIDS)
+
+
+def test_the_table_comes_without_the_reader_of_devices():
+    """The exporter needs the one, its child the other, and memory is dear beside a training."""
+    script = "import sys, trainvitals.devices.nvidia.xids; print('trainvitals.devices.nvidia.reader' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"False\n"
 
 
 def test_rows_use_known_words_only():

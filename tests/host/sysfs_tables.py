@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from trainvitals.host.sysfs import read_page
+from trainvitals.host.files import read_once
 
 TABLES = Path(__file__).parents[1] / "fixtures" / "sys"
 
@@ -63,4 +63,4 @@ class Opener:
         for end, number in self.fail.items():
             if path.endswith(end):
                 raise OSError(number, os.strerror(number))
-        return read_page(path)
+        return read_once(path)

@@ -21,6 +21,17 @@ def test_a_file_is_read_whole_and_no_further_than_the_limit(tmp_path):
     assert len(files.read_file("/proc/kallsyms", limit=9000)) == 9000
 
 
+def test_a_file_of_sysfs_is_read_once(tmp_path, monkeypatch):
+    """One call, whatever comes: behind the file may be a command to a device."""
+    (tmp_path / "counter").write_bytes(b"7" * 5000)
+    reads = []
+    real = os.read
+    monkeypatch.setattr(files.os, "read", lambda *arguments: reads.append(arguments) or real(*arguments))
+
+    assert files.read_once(str(tmp_path / "counter")) == b"7" * 4096
+    assert len(reads) == 1
+
+
 @pytest.mark.parametrize(
     "number",
     [errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL, errno.EACCES, errno.EPERM, errno.ESRCH],

@@ -8,9 +8,10 @@ import os
 import pytest
 from tests.host.sysfs_tables import Clock, Opener, plant, uproot, write
 
+from trainvitals.host.files import read_once
 from trainvitals.host.infiniband import Infiniband
 from trainvitals.host.links import Choice
-from trainvitals.host.sysfs import Sysfs, read_page
+from trainvitals.host.sysfs import Sysfs
 
 GBIT = 125_000_000.0  # bytes per second
 
@@ -432,7 +433,7 @@ def test_a_folder_may_vanish_while_it_is_read(tmp_path, clock):
     def read(path):
         if path.endswith("mlx5_3/ports/1/counters/link_downed"):
             uproot(tmp_path / "class/infiniband/mlx5_3")
-        return read_page(path)
+        return read_once(path)
 
     ports = by_key(Infiniband(Sysfs(str(tmp_path), read, clock), None, clock).ports())
 

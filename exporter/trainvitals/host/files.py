@@ -21,13 +21,28 @@ _ABSENT = frozenset(
     }
 )
 
+#: A file of sysfs holds one page at most.
+_PAGE = 4096
+
 #: Takes a path and returns the contents of a file; raises OSError.
 Opener = Callable[[str], bytes]
 
 
+def read_once(path: str) -> bytes:
+    """Return what one read of a file gives, a page at most: a file of sysfs.  Raises OSError.
+
+    A second read would ask again, and behind some files is a command to the firmware of a device.
+    """
+    descriptor = _open(path)
+    try:
+        return os.read(descriptor, _PAGE)
+    finally:
+        os.close(descriptor)
+
+
 def read_file(path: str, limit: int = 65536) -> bytes:
     """Return at most ``limit`` bytes of a file.  Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = _open(path)
     try:
         # The kernel hands out a page at a time.
         parts: list[bytes] = []
@@ -38,6 +53,11 @@ def read_file(path: str, limit: int = 65536) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def _open(path: str) -> int:
+    # Without O_NONBLOCK, opening a pipe in the place of a file would wait for somebody who writes into it.
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def is_absent(error: OSError) -> bool:

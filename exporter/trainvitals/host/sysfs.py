@@ -7,10 +7,9 @@ import os
 import time
 from collections.abc import Callable
 
-#: A file of sysfs holds one page at most.
-_PAGE = 4096
-#: Longest number that is one: 2**64 - 1 has 20 digits.
-_DIGITS = 20
+from trainvitals.host import files
+
+#: What a register says that cannot be read.
 _ALL_ONES = 2**64 - 1
 
 #: How long a counter is left alone after it was refused, in seconds.  Behind it is a command to the firmware, and the
@@ -22,15 +21,6 @@ _REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EIO, errno.EREMOTEI
 _MOST_REFUSED = 10_000
 
 
-def read_page(path: str) -> bytes:
-    """Return the content of a file, one page at most.  Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _PAGE)  # Once: what is behind it may be a command to a device.
-    finally:
-        os.close(descriptor)
-
-
 class Sysfs:
     """Reads below ``root``; not thread-safe.
 
@@ -40,7 +30,7 @@ class Sysfs:
     def __init__(
         self,
         root: str = "/sys",
-        read: Callable[[str], bytes] = read_page,
+        read: files.Opener = files.read_once,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._prefix = root.rstrip("/") + "/"
@@ -100,7 +90,7 @@ class Sysfs:
                 self._refuse(path)
             return None
         self._answered.add(path)
-        return _number(content.decode(errors="replace").strip())
+        return _number(content.decode(errors="replace"))
 
     def _refuse(self, path: str) -> None:
         if len(self._refused) >= _MOST_REFUSED:  # Devices that come and go under ever new names.
@@ -111,7 +101,5 @@ class Sysfs:
 
 
 def _number(text: str | None) -> int | None:
-    if text is None or len(text) > _DIGITS or not (text.isascii() and text.isdigit()):
-        return None
-    value = int(text)
-    return value if value < _ALL_ONES else None
+    value = files.number(text)
+    return value if value is not None and value < _ALL_ONES else None

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 
 from trainvitals.devices.base import NoLibraryError, Vendor
-from trainvitals.devices.nvidia.reader import Nvidia
 from trainvitals.devices.pci import PCI_DEVICES
 
 
 def create() -> Vendor:
     """Return a reader.  Raises NoLibraryError when nvidia-ml-py is missing or another package has taken its name."""
+    # The exporter needs the table of XIDs of this package, and none of what its child does.
+    from trainvitals.devices.nvidia.reader import Nvidia  # noqa: PLC0415
+
     try:
         import pynvml  # noqa: PLC0415  # Only the child may load it.
     except ImportError:
