@@ -353,13 +353,6 @@ BROKEN = (
 )
 
 
-HOOKED = (
-    *((accelerate.Accelerator, name) for name in ("prepare_optimizer", "backward", "clip_grad_norm_", "log")),
-    *((accelerate.Accelerator, name) for name in ("save_state", "load_state")),
-    (accelerate.optimizer.AcceleratedOptimizer, "step"),
-)
-
-
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.usefixtures("probe")
 def test_an_error_of_ours_never_reaches_the_loop(broken, monkeypatch, tmp_path, recorded):
@@ -370,9 +363,6 @@ def test_an_error_of_ours_never_reaches_the_loop(broken, monkeypatch, tmp_path, 
 
     owner, _, name = broken.rpartition(".")
     monkeypatch.setattr(getattr(adapter, owner) if owner else adapter, name, raises)
-    for kind, method in HOOKED:  # Once more, for what was hung in there is what was not broken.
-        monkeypatch.setattr(kind, method, getattr(kind, method).__wrapped__)
-    adapter.install(accelerate)
     loop = Loop(1, 2, 3, 4, accumulate=2, optimizer=torch.optim.SGD)
     loop.train(lambda loop: loop.accelerator.log({"accuracy": 1.0}))
     loop.accelerator.save_state(str(tmp_path / "state"))

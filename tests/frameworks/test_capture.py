@@ -71,3 +71,13 @@ def test_a_framework_tells_its_plan_to_a_recording_that_runs(recorded):
     assert Capture().begin(target_steps=40, framework="lightning")
 
     assert recorded().identity["target_steps"] == 40
+
+
+def test_what_is_quoted_is_known_already():
+    """A framework that tells loggers what it told us says so, also one within another."""
+    capture = Capture()
+
+    assert not capture.is_quoted
+    with capture.quoting(), capture.quoting():
+        assert capture.is_quoted
+    assert not capture.is_quoted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.frameworks.guard import Switch, around, safe, within
+from trainvitals.frameworks.guard import Switch, Switches, around, safe, within
 
 
 class Trainer:
@@ -127,3 +127,14 @@ def test_an_adapter_is_mute_after_its_first_error(trainer, recorded):
 
     assert said == ["heard"]
     assert recorded().state.errors == 1
+
+
+def test_a_name_that_has_failed_is_silent():
+    """Other names of the same object go on."""
+    switches = Switches()
+
+    assert switches.call("one", divmod, 7, 4) == (1, 3)
+    with pytest.raises(ZeroDivisionError):
+        switches.call("one", divmod, 7, 0)
+    assert switches.call("one", divmod, 7, 4) is None
+    assert switches.call("other", divmod, 7, 4) == (1, 3)

@@ -20,6 +20,7 @@ from tests.probe.conftest import Recorded
 from trainvitals import rankfile
 from trainvitals.frameworks import accelerate as library
 from trainvitals.frameworks import capture as capture_module
+from trainvitals.frameworks import loggers
 from trainvitals.frameworks import transformers as adapter
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
@@ -305,6 +306,26 @@ def test_what_a_library_adds_to_the_log_arrives_once(make, recorded):
     ] * 2
 
 
+def test_what_goes_on_to_a_logger_arrives_once(make, recorded, monkeypatch):
+    """The Trainer tells TensorBoard what it tells us; what the program itself writes there still counts."""
+    writer = pytest.importorskip("torch.utils.tensorboard.writer", reason="needs TensorBoard")
+    heard = loggers.Loggers()
+    monkeypatch.setattr(loggers, "loggers", heard)
+    monkeypatch.setattr(loggers, "capture", adapter.capture)
+    loggers.install(writer)
+
+    trainer = make(data=numbers(1, 2), evaluation=numbers(3), logging_steps=1, report_to=["tensorboard"])
+    trainer.train()
+    trainer.evaluate()
+    heard.flush()
+
+    assert [set(values) for _, values in recorded().steps] == [{"loss", "grad_norm", "learning_rate", "epoch"}] * 2
+    assert events_of(recorded(), "evaluation") == [{"step": 2, "name": "validation", "values": {"loss": 3.0}}]
+    with writer.SummaryWriter(trainer.args.output_dir) as own:
+        own.add_scalar("gap", 0.5, 2)
+    assert recorded().steps[2:] == [(2, {"gap": 0.5})]
+
+
 def test_a_checkpoint_that_fails_is_told(make, recorded, monkeypatch):
     """A full disk is the user's to see, and ours to record; a subclass that calls its base saves once."""
 
@@ -508,6 +529,16 @@ def test_the_callback_survives_a_copy():
         assert isinstance(twin, hf.TrainerCallback)
         assert isinstance(twin, adapter.Watch)
         assert twin is not ours
+
+
+def test_a_hook_that_fails_once_is_silent(make, recorded, monkeypatch):
+    """In a release that we do not know, the others go on: steps are many, and three errors switch the probe off."""
+    monkeypatch.setattr(adapter, "plain_learning_rate", lambda _: 1 // 0)
+    make(data=numbers(1, 2, 3, 4)).train()
+
+    assert losses(recorded()) == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0)]
+    # One of ``on_step_begin`` and one of ``on_pre_optimizer_step``.
+    assert recorded().state.errors == 2
 
 
 BROKEN = (

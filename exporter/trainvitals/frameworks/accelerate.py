@@ -21,7 +21,7 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -29,7 +29,7 @@ from typing import Any
 from trainvitals import probe
 from trainvitals.frameworks import names
 from trainvitals.frameworks.capture import Source, capture
-from trainvitals.frameworks.guard import around, safe, within
+from trainvitals.frameworks.guard import Switches, around, safe, within
 from trainvitals.frameworks.values import Losses, batch_size, is_sharded, numbers, plain_learning_rate
 
 __all__ = ["install", "tracker"]
@@ -42,6 +42,7 @@ class Watch:
     """What is known of the loop of this process; Accelerate, too, has one state per process."""
 
     def __init__(self) -> None:
+        self.switches = Switches()
         self.number = 0
         self.losses = Losses()
         self._grad_norm: Any = None
@@ -133,19 +134,28 @@ watch = Watch()
 def install(module: ModuleType) -> None:
     """Hang our hooks into ``accelerate``."""
     accelerator = module.Accelerator
-    around(accelerator, "prepare_optimizer", before=watch.prepare)
-    around(accelerator, "backward", after=watch.take_loss)
-    around(accelerator, "clip_grad_norm_", after=watch.keep_grad_norm)
-    around(accelerator, "log", before=_logging)
+    around(accelerator, "prepare_optimizer", before=_hook("prepare"))
+    around(accelerator, "backward", after=_hook("take_loss"))
+    around(accelerator, "clip_grad_norm_", after=_hook("keep_grad_norm"))
+    within(accelerator, "log", _logging)
     within(accelerator, "save_state", _saving)
     within(accelerator, "load_state", _loading)
     within(accelerator, "save_model", lambda *_, **__: None if watch.is_silent() else probe.phase("checkpoint"))
     optimizer = importlib.import_module("accelerate.optimizer").AcceleratedOptimizer
-    around(optimizer, "step", after=watch.step)
+    around(optimizer, "step", after=_hook("step"))
     loaders = importlib.import_module("accelerate.data_loader")
     for name in _LOADERS:
         if hasattr(loaders, name):
             _watch_loader(getattr(loaders, name))
+
+
+def _hook(name: str) -> Callable[..., None]:
+    """Return a method of the watch, silent once it has raised: steps are many."""
+
+    def hook(*args: Any, **kwargs: Any) -> None:
+        watch.switches.call(name, getattr(watch, name), *args, **kwargs)
+
+    return hook
 
 
 def tracker() -> Any:
@@ -181,9 +191,13 @@ class _Tracker:
         watch.log(values)
 
 
-def _logging(accelerator: Any, values: Any = None, *_: Any, **__: Any) -> None:
+def _logging(accelerator: Any, values: Any = None, *_: Any, **__: Any) -> AbstractContextManager[None] | None:
+    if watch.is_silent():
+        return None
     if not any(each.name == _NAME for each in accelerator.trackers):
-        watch.log(values)
+        _hook("log")(values)
+    # Trackers (W&B, TensorBoard) are told the same.
+    return capture.quoting()
 
 
 # Checkpoints --------------------------------------------------------------------------------------------------------
@@ -265,7 +279,7 @@ class _Batches:
 
 @safe
 def _take_batch(batch: Any) -> None:
-    watch.take_batch(batch)
+    _hook("take_batch")(batch)
 
 
 def _waiting(_: _Batches) -> AbstractContextManager[None] | None:

@@ -8,6 +8,7 @@ know beside (a loss that is logged) is added to the step of the owner.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Any
 
@@ -34,6 +35,8 @@ class Capture:
         self._owner: Source | None = None
         self._own_steps = 0
         self._held: dict[str, Any] = {}
+        #: How many frameworks are telling loggers what is known already.
+        self.quotes = 0
 
     def begin(self, **identity: Any) -> bool:
         """Start to record, if the program has not; return whether this process is recorded.
@@ -66,6 +69,15 @@ class Capture:
         """Keep values for the next step, whoever counts it; what that one knows itself is preferred."""
         self._held.update(values)
 
+    def quoting(self) -> AbstractContextManager[None]:
+        """Return a context in which a framework tells loggers what is known already."""
+        return _Quoting(self)
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether what loggers are told now is known already."""
+        return self.quotes > 0
+
     def log(self, values: Mapping[str, Any]) -> None:
         """Add values to the step that was counted last, whoever counted it."""
         if self.begin():
@@ -79,6 +91,17 @@ class Capture:
             # The program calls trainvitals.step() itself.
             self._owner = Source.USER
         return self._owner is Source.USER
+
+
+class _Quoting(AbstractContextManager[None]):
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def __enter__(self) -> None:
+        self._capture.quotes += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._capture.quotes -= 1
 
 
 #: That of this process.

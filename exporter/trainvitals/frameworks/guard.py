@@ -57,6 +57,23 @@ class Switch:
         return switched
 
 
+class Switches:
+    """One switch for each name, for an object that may live shorter than the process."""
+
+    def __init__(self) -> None:
+        self._off: set[str] = set()
+
+    def call(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call ``function`` unless it has raised under this name before; raises what it raises."""
+        if name in self._off:
+            return None
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            self._off.add(name)
+            raise
+
+
 def around(
     owner: Any,
     name: str,

@@ -43,6 +43,8 @@ class Loggers:
 
         ``whole`` says that the rest of an evaluation does not follow in other calls.
         """
+        if capture.is_quoted:
+            return
         number = int(number) if _is_host_number(number) else None
         training: dict[str, Any] = {}
         results: dict[str, dict[str, Any]] = {}

@@ -33,7 +33,7 @@ from typing import Any
 from trainvitals import probe
 from trainvitals.frameworks import accelerate
 from trainvitals.frameworks.capture import Source, capture
-from trainvitals.frameworks.guard import around, safe, within
+from trainvitals.frameworks.guard import Switches, around, safe, within
 from trainvitals.frameworks.values import Losses, batch_size, numbers, plain_learning_rate
 
 __all__ = ["callback", "install"]
@@ -66,12 +66,24 @@ def _callback_class() -> Any:
     return type("TrainvitalsCallback", (Watch, base), {})
 
 
+def _hook(method: Callable[..., None]) -> Callable[..., None]:
+    """Return a method of a callback as one that never raises, and is silent once it has: steps are many."""
+
+    @functools.wraps(method)
+    def hook(self: Watch, *args: Any, **kwargs: Any) -> None:
+        if self.trainer() is not None:
+            self.switches.call(method.__name__, method, self, *args, **kwargs)
+
+    return safe(hook)
+
+
 class Watch:
     """What is known of one trainer.  It becomes a ``TrainerCallback`` in the class that :func:`callback` makes."""
 
     def __init__(self) -> None:
         #: Not a reference that would keep the trainer and its model alive.
         self.trainer: Callable[[], Any] = _nobody
+        self.switches = Switches()
         self.losses = Losses()
         self._learning_rate: float | None = None
         self._tokens = self._samples = 0
@@ -101,30 +113,26 @@ class Watch:
 
     # Called by the Trainer ------------------------------------------------------------------------------------------
 
-    @safe
+    @_hook
     def on_train_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
         """Begin, for the first time or again (``auto_find_batch_size``)."""
         self.forget()
         self._tokens_seen = state.num_input_tokens_seen
-        if self.trainer() is not None:
-            capture.begin(target_steps=state.max_steps if state.max_steps > 0 else None)
+        capture.begin(target_steps=state.max_steps if state.max_steps > 0 else None)
 
-    @safe
+    @_hook
     def on_step_begin(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
         """Note the learning rate where ``on_pre_optimizer_step`` is not called yet (before 4.43)."""
         self._learning_rate = plain_learning_rate(optimizer)
 
-    @safe
+    @_hook
     def on_pre_optimizer_step(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
         """Note the learning rate that this step is made with; the scheduler changes it before the step is over."""
         self._learning_rate = plain_learning_rate(optimizer)
 
-    @safe
+    @_hook
     def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """Report an optimizer step."""
-        trainer = self.trainer()
-        if trainer is None:
-            return
         values = {
             "loss": self.losses.take_sum(),
             "grad_norm": accelerate.watch.take_grad_norm(),
@@ -133,7 +141,7 @@ class Watch:
             "tokens": self._new_tokens(args, state),
             "samples": self._samples,
             # Asked for by the Trainer itself in each step; the scaler has answered.
-            "skipped": getattr(trainer.accelerator, "optimizer_step_was_skipped", False) or None,
+            "skipped": getattr(self.trainer().accelerator, "optimizer_step_was_skipped", False) or None,
         }
         self.forget()
         known = {name: value for name, value in values.items() if value is not None}
@@ -148,10 +156,10 @@ class Watch:
         # The Trainer counts those of all ranks; each reports its share, so that all add up to its count.
         return float(self._tokens_seen - seen) / float(max(args.world_size, 1))
 
-    @safe
+    @_hook
     def on_log(self, _: Any, state: Any, __: Any, logs: Mapping[str, Any] | None = None, **___: Any) -> None:
         """Add what is logged beside: grad norm, the values of a library or of the user."""
-        if not logs or self.trainer() is None:
+        if not logs:
             return
         split = _split(logs)
         if split is not None and split != "train":
@@ -162,17 +170,15 @@ class Watch:
         if values:
             capture.log(values)
 
-    @safe
+    @_hook
     def on_evaluate(self, _: Any, state: Any, __: Any, metrics: Mapping[str, Any], **___: Any) -> None:
         """Report the results of an evaluation, as far as they were not logged."""
-        if self.trainer() is not None:
-            self._report_evaluation(state, _split(metrics) or "eval", metrics, told=True)
+        self._report_evaluation(state, _split(metrics) or "eval", metrics, told=True)
 
-    @safe
+    @_hook
     def on_predict(self, _: Any, state: Any, __: Any, metrics: Mapping[str, Any], **___: Any) -> None:
         """Report the results of a prediction on a labelled set."""
-        if self.trainer() is not None:
-            self._report_evaluation(state, _split(metrics) or "test", metrics, told=True)
+        self._report_evaluation(state, _split(metrics) or "test", metrics, told=True)
 
     def _report_evaluation(self, state: Any, split: str, metrics: Mapping[str, Any], told: bool = False) -> None:
         """Report under the split's own name: "eval" is "validation", "eval_books" is "books", "test" is "test".
@@ -253,14 +259,15 @@ def _enter(owner: type, name: str, trainer: Any, *args: Any, **kwargs: Any) -> A
     watch = _attend(trainer) if name in _ENTRIES else _watch_of(trainer)
     if watch is None or _owner(type(trainer), name) is not owner:
         return None
-    context: AbstractContextManager[Any] = _CONTEXTS[name](watch, trainer, *args, **kwargs)
+    context: AbstractContextManager[Any] | None
+    context = watch.switches.call(name, _CONTEXTS[name], watch, trainer, *args, **kwargs)
     return context
 
 
 def _after(owner: type, name: str, result: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
     watch = _watch_of(trainer)
     if watch is not None and _owner(type(trainer), name) is owner:
-        _AFTER[name](watch, result, trainer, *args, **kwargs)
+        watch.switches.call(name, _AFTER[name], watch, result, trainer, *args, **kwargs)
 
 
 def _begin(trainer: Any) -> None:
@@ -318,6 +325,8 @@ _CONTEXTS: dict[str, Callable[..., Any]] = {
     "evaluate": _evaluating,
     "predict": _evaluating,
     "get_batch_samples": _phase("data"),
+    # It tells TensorBoard and others what ``on_log`` tells us.
+    "log": lambda *_, **__: capture.quoting(),
     "_save_checkpoint": _saving,
     "_load_from_checkpoint": _loading,
     "_load_optimizer_and_scheduler": _phase("checkpoint"),
