@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import os
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -67,7 +68,7 @@ class Watch:
 
     def _count(self, optimizer: Any, values: dict[str, Any]) -> None:
         self._thread = get_ident()
-        self._end_evaluation()
+        self.end_evaluation()
         if capture.is_muted(Source.OPTIMIZER):
             capture.hold(values)
             return
@@ -113,19 +114,15 @@ class Watch:
         if not self._is_training_thread():
             return None
         if self._torch.is_grad_enabled():
-            self._end_evaluation()
+            self.end_evaluation()
             return None if probe.current_phase() in _KEPT else _DATA
         if self._evaluation is None and probe.current_phase() == "train":
             self._evaluation = probe.phase("evaluation")
             self._evaluation.__enter__()
-        return None
+        return None if self._evaluation is None else _LastBatch(self.end_evaluation)
 
-    def loaded(self, error: BaseException, *_: Any) -> None:
-        """The loader of an evaluation is through."""
-        if isinstance(error, StopIteration) and not self._torch.is_grad_enabled():
-            self._end_evaluation()
-
-    def _end_evaluation(self) -> None:
+    def end_evaluation(self) -> None:
+        """End the evaluation that began with a batch, if there is one."""
         evaluation, self._evaluation = self._evaluation, None
         if evaluation is not None and probe.current_phase() == "evaluation":
             evaluation.__exit__(None, None, None)
@@ -152,6 +149,17 @@ class Watch:
 _DATA = probe.phase("data")
 #: Phases that stay what they are while a batch is fetched.
 _KEPT = frozenset({"checkpoint", "data", "evaluation"})
+
+
+class _LastBatch(AbstractContextManager[None]):
+    """A wait for a batch of an evaluation, which may be over with it."""
+
+    def __init__(self, over: Callable[[], None]) -> None:
+        self._over = over
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is StopIteration:
+            self._over()
 
 
 class _Saving(AbstractContextManager[None]):
@@ -235,9 +243,7 @@ def _watch_norm(torch: Any, owner: Any, watch: Watch) -> None:
 
 def _watch_loaders(module: Any, watch: Watch) -> None:
     # The iterators of all loaders; a proxy around them would hide what programs look for in them.
-    iterator = module._BaseDataLoaderIter  # noqa: SLF001  no public one
-    if within(iterator, "__next__", watch.loading):
-        around(iterator, "_next_data", failed=watch.loaded)
+    within(module._BaseDataLoaderIter, "__next__", watch.loading)  # noqa: SLF001  no public one
 
 
 def _watch_parts(module: Any, watch: Watch) -> None:
