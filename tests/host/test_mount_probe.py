@@ -355,7 +355,7 @@ def test_a_child_that_writes_nonsense_is_replaced(tmp_path, nonsense):
 
 
 def test_a_child_that_cannot_be_started_is_tried_again(tmp_path, caplog):
-    """Questions are answered with nothing meanwhile."""
+    """Questions are answered with nothing meanwhile, and the log says it once."""
     bench = Bench(tmp_path)
     good, failures = bench.start_child, [OSError(12, "Cannot allocate memory")] * 3
 
@@ -369,7 +369,7 @@ def test_a_child_that_cannot_be_started_is_tried_again(tmp_path, caplog):
     bench.until(lambda states: states[GOOD].finding)
     bench.probe.stop()
 
-    assert "storage: the probing process cannot be started: Cannot allocate memory" in caplog.messages
+    assert caplog.messages == ["storage: the probing process cannot be started: Cannot allocate memory"]
 
 
 def test_a_child_that_takes_no_more_lines_holds_up_nobody(bench):

@@ -81,6 +81,8 @@ class Keeper:
         #: When a child last answered.
         self.answered = 0.0
         self.restarts = 0
+        #: Why no child could be started, as it was told last.
+        self._told = ""
         self._stopping = False
         self._wake = (-1, -1)
         self._thread: threading.Thread | None = None
@@ -136,8 +138,12 @@ class Keeper:
         try:
             child = self._start_child()
         except OSError as error:
-            log.warning("storage: the probing process cannot be started: %s", error.strerror)
+            if str(error) != self._told:
+                # Once, and not every minute.
+                self._told = str(error)
+                log.warning("storage: the probing process cannot be started: %s", error.strerror)
             return
+        self._told = ""
         assert child.stdin is not None  # noqa: S101  # Popen was told to make pipes.
         os.set_blocking(child.stdin.fileno(), False)
         try:
