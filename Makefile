@@ -65,7 +65,7 @@ endurance: $(VENV)/.dev ## Poll devices 20,000 times while they come and go; fai
 	$(BIN)/python benchmarks/endurance.py
 
 .PHONY: bench-devices
-bench-devices: ## Compare with nvitop-exporter on a driver that does not exist (15 minutes; needs a C compiler)
+bench-devices: ## Compare with nvitop-exporter on a driver that does not exist (ten minutes; needs a C compiler)
 	@deploy/setup/environment $(PYTHON) .venv-bench node nvitop-exporter
 	.venv-bench/bin/python benchmarks/devices.py
 
