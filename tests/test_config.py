@@ -42,6 +42,15 @@ def test_a_mistake_is_one_line_that_names_file_key_and_expectation(name):
     assert message.startswith(f"{path}: {MISTAKES[name]}")
 
 
+@pytest.mark.parametrize("key", ["network.sysfs", "kernel.path"])
+def test_an_empty_path_is_a_mistake(key):
+    """It would mean the root of all files, or nothing."""
+    with pytest.raises(ConfigError) as caught:
+        load(None, {}, {key: ""})
+
+    assert str(caught.value).endswith(f"{key}: expected a text that is not empty, found ''")
+
+
 def test_a_missing_file_is_one_line():
     """A file that is not there is named."""
     with pytest.raises(ConfigError, match=r"^/nowhere/x\.yml: No such file or directory$"):

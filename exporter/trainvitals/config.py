@@ -114,7 +114,7 @@ class NetworkSettings(Section):
     #: Whether virtual functions of network cards are read too.
     virtual_functions: bool = False
     #: Where the kernel's devices are: in a container, where the host's /sys is mounted.
-    sysfs: str = "/sys"
+    sysfs: Annotated[str, Field(min_length=1)] = "/sys"
 
 
 class StorageSettings(Section):
@@ -233,6 +233,7 @@ def _expectation(error: Any) -> str:
         .replace("Input should be greater than ", "expected more than ")
         .replace("Input should be ", "expected ")
         .replace("a valid tuple", "a list")
+        .replace("String should have at least 1 character", "a text that is not empty")
     )
     if error["type"] == "model_type":
         message = "expected a section with keys"

@@ -167,6 +167,14 @@ def test_without_a_network_there_is_no_data(tmp_path):
         collect(make(tmp_path))
 
 
+def test_a_folder_that_is_not_there_is_a_failure(tmp_path):
+    """As the host's /sys that was not mounted into a container, or a mistake in the path."""
+    collector = NetworkCollector.from_settings(NetworkSettings(sysfs=str(tmp_path / "host" / "sys")))
+
+    with pytest.raises(FileNotFoundError, match=r"host/sys \(network\.sysfs\) is no folder"):
+        collect(collector)
+
+
 def test_one_kind_that_fails_leaves_the_other(tmp_path):
     """The interfaces are shown; the failure is raised at the end, so that the collector does not look healthy."""
     plant(tmp_path, "connectx7_roce", n=2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from trainvitals.collect.base import Collector, NoData, Sink
 from trainvitals.config import NetworkSettings
 from trainvitals.host.ethernet import Ethernet, Interface
@@ -11,13 +13,14 @@ from trainvitals.host.sysfs import Sysfs
 
 
 class NetworkCollector(Collector):
-    """Shows the RDMA ports and the network interfaces of this node."""
+    """Shows the RDMA ports and the network interfaces of this node; ``root`` is the folder that they are read from."""
 
     name = "network"
 
-    def __init__(self, infiniband: Infiniband, ethernet: Ethernet) -> None:
+    def __init__(self, infiniband: Infiniband, ethernet: Ethernet, root: str = "/sys") -> None:
         self._infiniband = infiniband
         self._ethernet = ethernet
+        self._root = root
 
     @classmethod
     def from_settings(cls, settings: NetworkSettings) -> NetworkCollector:
@@ -28,12 +31,13 @@ class NetworkCollector(Collector):
             expected=settings.expected_rate,
         )
         sysfs = Sysfs(settings.sysfs)
-        return cls(Infiniband(sysfs, choice), Ethernet(sysfs, choice))
+        return cls(Infiniband(sysfs, choice), Ethernet(sysfs, choice), settings.sysfs)
 
     def collect(self, sink: Sink) -> None:
         """Add both kinds; one that fails costs the other nothing and is raised at the end.
 
-        Raises NoData when there is none of either.
+        Raises NoData when there is none of either, and FileNotFoundError when there is no folder to look into: a
+        mistake in the settings is no node without a network.
         """
         failure: Exception | None = None
         found = 0
@@ -47,6 +51,8 @@ class NetworkCollector(Collector):
         if failure is not None:
             raise failure
         if not found:
+            if not os.path.isdir(self._root):
+                raise FileNotFoundError(f"{self._root} (network.sysfs) is no folder")
             raise NoData
 
     def _add_interfaces(self, sink: Sink) -> int:
