@@ -130,7 +130,8 @@ class _Lines:
             if start is None:
                 start = _start(family, sample)
             self._used[key] = start
-            lines.append(f"{start}{floatToGoString(sample.value)}\n")
+            value = floatToGoString(sample.value)  # type: ignore[no-untyped-call]
+            lines.append(f"{start}{value}\n")
         return "".join(lines).encode()
 
     def forget(self) -> None:
