@@ -533,7 +533,7 @@ def test_old_values_are_not_shown_even_if_the_thread_is_late(supervise):
     source = supervise(
         script(f"import time; print('{ONE_DEVICE}', flush=True); time.sleep(600)"),
         clock=lambda: now,
-        wall=lambda: 7000.0,
+        wall=lambda: 6000.0 + now,
     )
     wait_until(lambda: is_up(source))
     assert source.latest().devices[0].values["utilization_ratio",] == 0.5

@@ -27,6 +27,8 @@ _DEVICE_REASONS = {
 _MOST_REASONS = 64
 #: Faults that wait to be taken.
 _MOST_FAULTS = 1024
+#: Seconds by which the time of day may drift before the times that are shown follow: else they would never stay.
+_DRIFT = 1.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,6 @@ class _State:
     count: int = 0
     found: Found | None = None
     read_at: float | None = None
-    read_time: float = 0.0
     readings: int = 0
     restarts: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
@@ -68,6 +69,8 @@ class Board:
         self._expected = expected
         self._clock = clock
         self._wall = wall
+        #: The time of day when ``clock`` was 0.
+        self._epoch = wall() - clock()
         self._state = _State()
         self._complaint = ""
         self._faults: deque[Fault] = deque(maxlen=_MOST_FAULTS)
@@ -86,13 +89,15 @@ class Board:
         # The thread itself may be late: it starts a program, and the disk can hang as well.
         late = state.up and (age is None or age > self._fresh)
         up = state.up and not late
-        devices = roster.take_down(state.devices, roster.DRIVER_DOWN, state.read_time) if late else state.devices
+        devices = state.devices
+        if late:
+            devices = roster.take_down(devices, roster.DRIVER_DOWN, self.read_at)
         stock = roster.inventory(devices, state.found, count=state.count, expected=self._expected, listed=up)
         return Reading(
             vendor=self._vendor,
             up=up if state.present else None,
             reason="late" if late else state.reason,
-            devices=devices,
+            devices=tuple(map(self._dated, devices)),
             age=age,
             readings=state.readings,
             restarts=state.restarts,
@@ -148,7 +153,7 @@ class Board:
         for sample in samples:
             for reason, number in sample.failed.items():
                 self.count_failed(reason, number)
-        state, when = self._state, self._wall()
+        state, when = self._state, self._clock()
         moved = state.readings > 0 and count != state.count
         devices = roster.merge(state.devices, samples, avoided=avoided, moved=moved, when=when)
         self._complaint = ""
@@ -159,14 +164,13 @@ class Board:
             reason="",
             devices=roster.place(devices, state.found),
             count=count,
-            read_at=self._clock(),
-            read_time=when,
+            read_at=when,
             readings=state.readings + 1,
         )
 
     def hangs(self, index: int, heard: float) -> None:
         """One device does not answer since ``heard``, by ``clock``."""
-        devices = roster.hang(self._state.devices, index, self._vendor, self._time_of(heard))
+        devices = roster.hang(self._state.devices, index, self._vendor, heard)
         self._update(present=True, reason="" if self._state.up else "hung", devices=devices)
 
     def down(
@@ -179,7 +183,7 @@ class Board:
         self.count_failed(reason)
         self.complain(text or f"the reading process is replaced: {reason.replace('_', ' ')}", logging.WARNING)
         shown = shown or reason
-        when = self._wall() if since is None else self._time_of(since)
+        when = self._clock() if since is None else since
         devices = roster.take_down(
             self._state.devices, _DEVICE_REASONS.get(shown, roster.DRIVER_DOWN), when, hung=frozenset(hung)
         )
@@ -192,7 +196,7 @@ class Board:
 
     def paused(self) -> None:
         """Show the devices as let go of."""
-        devices = roster.take_down(self._state.devices, PAUSED, self._wall())
+        devices = roster.take_down(self._state.devices, PAUSED, self._clock())
         self._update(present=self._state.present or self.on_bus, up=False, reason=PAUSED, devices=devices)
 
     def absent(self) -> None:
@@ -201,7 +205,7 @@ class Board:
 
     def ended(self) -> None:
         """Nobody reads any more."""
-        self._update(up=False, devices=roster.take_down(self._state.devices, roster.DRIVER_DOWN, self._wall()))
+        self._update(up=False, devices=roster.take_down(self._state.devices, roster.DRIVER_DOWN, self._clock()))
 
     def restarted(self) -> None:
         """The reading process is another one."""
@@ -228,8 +232,14 @@ class Board:
             self._complaint = text
             log.log(level, "devices of %s: %s", self._vendor, text)
 
-    def _time_of(self, moment: float) -> float:
-        return self._wall() - (self._clock() - moment)
+    def _dated(self, device: DeviceSample) -> DeviceSample:
+        """Return a device with ``down_since`` in the time of day, by which it is kept when that is set anew."""
+        if device.down_since is None:
+            return device
+        epoch = self._wall() - self._clock()
+        if abs(epoch - self._epoch) > _DRIFT:
+            self._epoch = epoch
+        return replace(device, down_since=round(self._epoch + device.down_since, 3))
 
     def _update(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
