@@ -24,6 +24,7 @@ FLAGS = {
         "--web.listen-address",
     ],
     "up": ["--data-dir", "--demo", "--for", "--help", "--simulate-devices"],
+    "run": ["--dir", "--help", "--name"],
     "doctor": ["--config", "--config.file", "--help", "--json"],
     "generate": ["--check", "--help", "--root"],
 }
