@@ -38,16 +38,21 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
         "trainvitals.probe.events",
         "trainvitals.probe.identity",
         "trainvitals.probe.recorder",
+        "trainvitals.probe.split",
         "trainvitals.probe.spool",
         "trainvitals.probe.tensors",
         "trainvitals.rankfile",
         "trainvitals.rankfile.layout",
+        "trainvitals.rankfile.ledger",
         "trainvitals.rankfile.reader",
         "trainvitals.rankfile.writer",
     }
 
 
-@pytest.mark.parametrize("name", ["step", "log", "phase", "evaluate", "checkpoint", "event", "finish", "init", "auto"])
+@pytest.mark.parametrize(
+    "name",
+    ["step", "log", "phase", "evaluate", "checkpoint", "event", "finish", "init", "auto", "data", "guarded"],
+)
 def test_every_call_of_the_probe_is_documented(name):
     """docs/probe.md has a row for each public call."""
     assert f"| `{name}(" in (ROOT / "docs" / "probe.md").read_text()

@@ -4,12 +4,29 @@ This is all that a training process imports, and it needs nothing but the standa
 See :mod:`trainvitals.probe` for what each call does.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainvitals._version import __version__
 from trainvitals.probe import checkpoint, evaluate, event, finish, init, log, phase, step
 
-__all__ = ["__version__", "auto", "checkpoint", "evaluate", "event", "finish", "init", "log", "phase", "step"]
+if TYPE_CHECKING:
+    from trainvitals.probe.data import data
+    from trainvitals.probe.guarded import guarded
+
+__all__ = [
+    "__version__",
+    "auto",
+    "checkpoint",
+    "data",
+    "evaluate",
+    "event",
+    "finish",
+    "guarded",
+    "init",
+    "log",
+    "phase",
+    "step",
+]
 
 
 def auto(**identity: Any) -> None:
@@ -20,3 +37,13 @@ def auto(**identity: Any) -> None:
     from trainvitals.frameworks import auto as watch  # noqa: PLC0415  The exporter's children do not need it.
 
     watch(**identity)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what watches data where a training asks for it."""
+    if name not in ("data", "guarded"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib  # noqa: PLC0415  As above.
+
+    found = globals()[name] = getattr(importlib.import_module(f"trainvitals.probe.{name}"), name)
+    return found

@@ -691,7 +691,7 @@ def test_a_detector_that_fails_costs_only_itself(caplog):
 
     (rank,) = runs.ranks()
     assert [len(detector.steps) for detector in rank.detectors] == [10, 10]
-    assert [(finding.signal, finding.verdict.ratio, finding.ranks) for finding in runs.findings([rank])] == [
+    assert [(finding.signal, finding.verdict.ratio, finding.ranks) for finding in runs.findings([rank], NOW)] == [
         ("watcher", 10.0, (0,))
     ]
     assert runs.broken == 6
@@ -715,11 +715,11 @@ def test_a_finding_names_the_ranks(runs):
     """The worst rank's verdict, and all ranks on which the signal is active."""
     files = [make_file(rank, steps=rank % 3) for rank in range(12)]
     runs.update(files, NOW)
-    (finding,) = runs.findings(runs.ranks())
+    (finding,) = runs.findings(runs.ranks(), NOW)
 
     assert (finding.verdict.ratio, finding.ranks) == (2.0, (1, 2, 4, 5, 7, 8, 10, 11))
     assert finding.location == "ranks 1, 2, 4, 5, 7, 8, 10, 11"
     one_more = make_file(12, steps=1)
     runs.update([*files, one_more], NOW)
-    assert runs.findings(runs.ranks())[0].location == "ranks 1, 2, 4, 5, 7, 8, 10, 11 and 1 more"
-    assert runs.findings([rank for rank in runs.ranks() if rank.identity.rank == 4])[0].location == "rank 4"
+    assert runs.findings(runs.ranks(), NOW)[0].location == "ranks 1, 2, 4, 5, 7, 8, 10, 11 and 1 more"
+    assert runs.findings([rank for rank in runs.ranks() if rank.identity.rank == 4], NOW)[0].location == "rank 4"

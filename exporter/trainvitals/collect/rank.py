@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainvitals import rankfile
+from trainvitals.collect.data import RankData
 from trainvitals.collect.spool import RankFile
 from trainvitals.detect import Detector
 from trainvitals.metrics import STEP_BUCKETS
+from trainvitals.rankfile.ledger import path_of_data
 from trainvitals.telemetry import Event, Identity, Step
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ class Rank:
     checkpoint: Event | None = None
     checkpoints: int = 0
     checkpoint_failures: int = 0
+    data: RankData = field(default_factory=RankData)
     owner: int = 0
     #: The process, while it lives and can be seen, and its CLOCK_MONOTONIC time when it made its file.
     pid: int = 0
@@ -117,6 +120,8 @@ class Rank:
         self.phase = _phase(shown.state.phase)
         self.disabled = bool(shown.state.flags & rankfile.FLAG_DISABLED)
         self._count(files, now)
+        path = "" if shown.data is None else path_of_data(shown.path)
+        self.data.update(path, shown.owner, self.counters.get("data_errors"), now)
 
     def _follow(self, file: RankFile, now: float) -> None:
         attempt = self._attempts.setdefault(file.incarnation, _Attempt())
@@ -131,6 +136,7 @@ class Rank:
         attempt.values = {name: attempt.values[name] for name in file.names if name in attempt.values}
         for event in file.events:
             self._take_event(event)
+            self.data.take(event, now)
 
     def _take_step(self, attempt: _Attempt, step: Step) -> None:
         before = attempt.last_step
@@ -191,7 +197,7 @@ class Rank:
 def _count(attempt: _Attempt, file: RankFile, now: float) -> None:
     """Take over the counters of a file; one never falls, and a number that makes no sense does not count."""
     state = file.state
-    current = {
+    current: dict[str, float] = {
         "steps": max(state.count, file.count),
         "skipped": state.skipped,
         "nonfinite": state.nonfinite,
@@ -200,6 +206,9 @@ def _count(attempt: _Attempt, file: RankFile, now: float) -> None:
         "errors": state.errors,
         "dropped": state.dropped,
     }
+    if file.data is not None:
+        current["batches"], current["batch_samples"] = file.data.batches, file.data.samples
+        current["batch_bytes"], current["data_errors"] = file.data.bytes, file.data.errors
     for name, value in current.items():
         attempt.counters[name] = _growing(attempt.counters.get(name, 0.0), value)
     phase = _phase(state.phase)

@@ -14,6 +14,8 @@ from trainvitals.collect.spool import Spool
 #: Values with a family of their own; all others share trainvitals_value.
 _NAMED = ("loss", "learning_rate", "grad_norm")
 _STATES = ("running", "finished", "failed", "died")
+#: Of watched loaders; absent where none is watched.
+_DATA = ("batches", "batch_samples", "batch_bytes", "data_errors")
 _COUNTERS = {
     "steps": "trainvitals_steps_total",
     "skipped": "trainvitals_skipped_steps_total",
@@ -78,7 +80,7 @@ class RanksCollector(Collector):
         sink.add("trainvitals_event_lines_rejected_total", self._spool.bad_lines)
 
     def _add_findings(self, sink: Sink, run: str, ranks: list[Rank]) -> None:
-        for finding in self._runs.findings(ranks):
+        for finding in self._runs.findings(ranks, self._clock()):
             verdict = finding.verdict
             sink.add("trainvitals_signal_ratio", verdict.ratio, run, finding.signal)
             for name, value in verdict.statistics.items():
@@ -118,6 +120,8 @@ def _add_rank(sink: Sink, rank: Rank) -> None:
     for counter in ("samples", "tokens"):
         # Most runs report neither or one of them: absent is not 0.
         sink.add(f"trainvitals_{counter}_total", rank.counters.get(counter) or None, *key)
+    for counter in _DATA:
+        sink.add(f"trainvitals_{counter}_total", rank.counters.get(counter), *key)
     _add_progress(sink, rank, key)
     _add_values(sink, rank, key)
     _add_events(sink, rank, key)

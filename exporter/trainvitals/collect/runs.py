@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from trainvitals.collect import data
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.spool import RankFile
-from trainvitals.detect import Detector, Verdict
+from trainvitals.detect import Category, Detector, Verdict
+from trainvitals.rankfile.ledger import Name
 
 #: Seconds for which a rank is remembered whose files cannot be read any more, and how many such ranks.
 FORGET_AFTER = 60.0
@@ -23,13 +25,16 @@ class Finding:
     category: str
     verdict: Verdict
     ranks: tuple[int, ...]
+    #: What was in the batches of the steps, or could not be read; in words, where the data is watched.
+    samples: str = ""
 
     @property
     def location(self) -> str:
-        """Where, in words: "rank 3" or "ranks 0, 1, 2 and 5 more"."""
+        """Where, in words: "rank 3; file shard-7.tar" or "ranks 0, 1, 2 and 5 more"."""
         shown = ", ".join(str(rank) for rank in self.ranks[:8])
         more = f" and {len(self.ranks) - 8} more" if len(self.ranks) > 8 else ""
-        return f"rank{'s' * (len(self.ranks) > 1)} {shown}{more}"
+        ranks = f"rank{'s' * (len(self.ranks) > 1)} {shown}{more}"
+        return f"{ranks}; {self.samples}" if self.samples else ranks
 
 
 class Runs:
@@ -123,25 +128,45 @@ class Runs:
             runs.setdefault(rank.identity.run, []).append(rank)
         return runs
 
-    def findings(self, ranks: Iterable[Rank]) -> list[Finding]:
-        """Return the verdicts on the ranks of one run, in the order of the table of detectors."""
-        verdicts: dict[str, list[tuple[int, Verdict, str]]] = {}
+    def findings(self, ranks: Iterable[Rank], now: float) -> list[Finding]:
+        """Return the verdicts on the ranks of one run, in the order of the table of detectors; then on its data."""
+        verdicts: dict[str, list[tuple[Rank, Verdict, Category]]] = {}
         for rank in ranks:
-            for detector in rank.detectors:
+            for signal, category, judge in _judges(rank, now):
                 try:
-                    verdict = detector.verdict()
+                    verdict = judge()
                 except Exception:
-                    rank.complain(f"detector {detector.signal} has no verdict")
+                    rank.complain(f"detector {signal} has no verdict")
                     continue
                 if verdict is not None:
-                    entry = (rank.identity.rank, verdict, detector.category)
-                    verdicts.setdefault(detector.signal, []).append(entry)
+                    verdicts.setdefault(signal, []).append((rank, verdict, category))
         findings = []
-        for signal, entries in verdicts.items():
-            _, worst, category = max(entries, key=lambda entry: entry[1].ratio)
-            active = tuple(rank for rank, verdict, _ in entries if verdict.active)
-            findings.append(Finding(signal, category, worst, active))
+        for signal in sorted(verdicts, key=lambda signal: signal == data.SIGNAL):
+            _, worst, category = max(verdicts[signal], key=lambda entry: entry[1].ratio)
+            active = [(rank, verdict) for rank, verdict, _ in verdicts[signal] if verdict.active]
+            numbers = tuple(rank.identity.rank for rank, _ in active)
+            findings.append(Finding(signal, category, worst, numbers, _samples(signal, active)))
         return findings
+
+
+def _judges(rank: Rank, now: float) -> Iterator[tuple[str, Category, Callable[[], Verdict | None]]]:
+    for detector in rank.detectors:
+        yield detector.signal, detector.category, detector.verdict
+    yield data.SIGNAL, "data", lambda: rank.data.verdict(now)
+
+
+def _samples(signal: str, active: Sequence[tuple[Rank, Verdict]]) -> str:
+    """Name the files or samples behind a finding, of the worst ranks."""
+    names: dict[int, Sequence[Name]] = {}
+    for rank, verdict in sorted(active, key=lambda entry: -entry[1].ratio)[:4]:
+        try:
+            found = rank.data.bad() if signal == data.SIGNAL else rank.data.suspects(signal, verdict.counts)
+        except Exception:
+            rank.complain("its data file makes no sense")
+            continue
+        if found:
+            names[rank.identity.rank] = found
+    return data.in_words(names)
 
 
 def _number_job(file: RankFile, groups: Mapping[tuple[str, int], Sequence[RankFile]]) -> None:

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trainvitals import rankfile
-from trainvitals.collect import events
+from trainvitals.collect import data, events
+from trainvitals.rankfile.ledger import DataCounters, path_of_data
 from trainvitals.telemetry import Event, Identity, Step
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,8 @@ class RankFile:
     #: When the exporter saw that the writer was gone; None while it lives.
     ended: float | None = None
     events_offset: int = 0
+    #: What the watched loaders handed out; None where none is watched.
+    data: DataCounters | None = None
     #: What the file was like when it was read after its end and nothing new was found; None before that.
     read_whole: tuple[int, ...] | None = None
     #: Which of the jobs that train under one name at one time; the first is 1.
@@ -223,7 +226,7 @@ class Spool:
         return self._unless_expired(file, now)
 
     def _progress(self, file: RankFile) -> tuple[int | None, ...]:
-        return (file.sequence, file.events_offset, self.rejected["events"])
+        return (file.sequence, file.events_offset, self.rejected["events"], self.rejected["data"])
 
     def _unless_expired(self, file: RankFile, now: float) -> RankFile | None:
         if file.ended is not None and now - file.ended > self._keep:
@@ -261,6 +264,7 @@ class Spool:
             file.count = max(file.count, *(step.count for step in file.steps))
             file.last_record = max(file.last_record, file.steps[-1].time)
         self._read_events(file)
+        self._read_data(file)
 
     def _read_text(self, file: RankFile, reader: rankfile.Reader) -> None:
         try:
@@ -291,6 +295,13 @@ class Spool:
         found = [events.parse(line) for line in lines]
         file.events = [event for event in found if event is not None]
         self.bad_lines += len(found) - len(file.events)
+
+    def _read_data(self, file: RankFile) -> None:
+        """Read the counters of the data file, which must belong to the owner of the rank file."""
+        try:
+            file.data = data.read_counters(file.path, file.owner) or file.data
+        except (OSError, rankfile.RankFileError):
+            self.rejected["data"] += 1
 
     def _forget(self, file: RankFile) -> None:
         """Show no more a file that ended long ago; remove it where the folder lets us."""
@@ -353,7 +364,9 @@ def _unlink(path: str, is_it: Callable[[os.stat_result], bool]) -> None:
             if is_it(os.stat(name, dir_fd=descriptor, follow_symlinks=False)):
                 os.unlink(name, dir_fd=descriptor)
                 if name.endswith(rankfile.RANK_SUFFIX):
-                    os.unlink(events.path_of(name), dir_fd=descriptor)
+                    for beside in (events.path_of(name), path_of_data(name)):
+                        with contextlib.suppress(FileNotFoundError):
+                            os.unlink(beside, dir_fd=descriptor)
         finally:
             os.close(descriptor)
 

@@ -20,12 +20,14 @@ class Verdict:
     ``ratio`` is finite and not negative.  ``statistics`` are the numbers behind it.
     ``evidence`` is a sentence, given when the signal is active.
     It is a label of a series, so its text must not change with every step: new text is a new series.
+    ``counts`` are the counts of the steps that the finding began with: what was in their batches is asked for.
     """
 
     ratio: float
     since_step: int | None = None
     evidence: str = ""
     statistics: dict[str, float] = field(default_factory=dict)
+    counts: tuple[int, ...] = ()
 
     @property
     def active(self) -> bool:

@@ -16,6 +16,9 @@ HOLD_SECONDS = 300.0
 HOLD_STEPS = 100
 #: A loss scaler that starts at 2**32 is at 1 after so many skipped steps; then it searches nothing any more.
 SEARCH_STEPS = 32
+#: The batches of so many steps are asked for; what is in several of them is what to look at.  The answer is part of a
+#: label, so it is given anew after 1, 2, 4 and 8 steps.
+ODD_STEPS = 8
 
 
 class NonfiniteLoss:
@@ -40,6 +43,7 @@ class NonfiniteLoss:
         self._last_finite: tuple[int, float] | None = None
         #: Of the episode that is shown: first step and loss, number of steps, and the last finite loss before it.
         self._first = (0, "")
+        self._counts: list[int] = []
         self._steps = 0
         self._before: tuple[int, float] | None = None
 
@@ -67,7 +71,10 @@ class NonfiniteLoss:
         else:
             if not self._latch.open:
                 self._first, self._steps, self._before = (step.step, word), 0, self._last_finite
+                self._counts = []
             self._steps += 1
+            if len(self._counts) < ODD_STEPS:
+                self._counts.append(step.count)
             self._latch.update(float(self._steps), step)
 
     def verdict(self) -> Verdict | None:
@@ -81,7 +88,11 @@ class NonfiniteLoss:
         if self._before is not None:
             evidence += f"; before: {self._before[1]:.4g} at step {self._before[0]}"
         return Verdict(
-            ratio=self._latch.peak, since_step=number, evidence=evidence, statistics={"steps": float(self._steps)}
+            ratio=self._latch.peak,
+            since_step=number,
+            evidence=evidence,
+            statistics={"steps": float(self._steps)},
+            counts=tuple(self._counts[: 1 << (len(self._counts).bit_length() - 1)]),
         )
 
 

@@ -78,7 +78,9 @@ class SpikeSettings:
 
 
 class _Point(NamedTuple):
+    #: The number of its step, and the step's count.
     step: int
+    of: int
     loss: float
     sigmas: float
     #: What joins the baseline: an outlier in a capped form, or a spike would hide the next.
@@ -119,6 +121,7 @@ class LossSpike:
         self._worst: Level | None = None
         #: Of the finding that is shown.
         self._since = 0
+        self._counts: tuple[int, ...] = ()
         self._before = self._peak = self._unrecovered = 0.0
         self._begin_segment()
 
@@ -174,10 +177,10 @@ class LossSpike:
         level = self._reference()
         if level is None or level.spread == 0.0:
             # A spread of 0 is a loss that was always exactly 0.
-            self._push(_Point(step.step, loss, 0.0, loss))
+            self._push(_Point(step.step, step.count, loss, 0.0, loss))
             return None
         sigmas = _bounded((loss - level.center) / level.tail)
-        self._push(_Point(step.step, loss, sigmas, min(loss, level.center + 5.0 * level.tail)))
+        self._push(_Point(step.step, step.count, loss, sigmas, min(loss, level.center + 5.0 * level.tail)))
         if self._episode is None and (self._points <= settings.warmup_points or step.step < settings.warmup_steps):
             return None
         self._events += sigmas > settings.event_sigmas
@@ -222,7 +225,9 @@ class LossSpike:
         self._episode = _Episode(step, level)
         if self._latch.open:
             return
-        self._since = next((point.step for point in self._recent if point.sigmas >= _ONSET_SIGMAS), step.step)
+        odd = [point for point in self._recent if point.sigmas >= _ONSET_SIGMAS]
+        self._since = odd[0].step if odd else step.step
+        self._counts = tuple(point.of for point in odd)
         self._before = level.center
         self._peak = max(point.loss for point in self._recent)
         self._unrecovered = 0.0
@@ -280,7 +285,13 @@ class LossSpike:
         evidence = f"since step {self._since}: loss rose from {self._before:.4g} to {self._peak:.4g}"
         if unrecovered >= 1.0:
             evidence += ", and did not come back soon"
-        return Verdict(ratio=self._ratio, since_step=self._since, evidence=evidence, statistics=statistics)
+        return Verdict(
+            ratio=self._ratio,
+            since_step=self._since,
+            evidence=evidence,
+            statistics=statistics,
+            counts=self._counts,
+        )
 
 
 def _bounded(sigmas: float) -> float:

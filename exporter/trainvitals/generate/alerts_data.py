@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import ON_RANK, listed
+from trainvitals.generate.texts import ON_RANK, findings, listed
 from trainvitals.generate.thresholds import DEFAULTS
 
 _WAIT = next(record.expr for record in RECORDS if record.name == "run:trainvitals_data_wait:ratio")
@@ -49,6 +49,37 @@ DATA: tuple[Alert, ...] = (
             "All ranks: storage, network or too few workers. One rank: its node or its shard. Compare the panels for "
             "CPU, "
             "disk and network of the node with the phases of the run."
+        ),
+    ),
+    Alert(
+        name="TrainvitalsDataErrors",
+        file="data",
+        category="data",
+        severity="warning",
+        gauge="health",
+        expr='max by (run) (trainvitals_signal_ratio{signal="data_error"}) >= 1',
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: samples cannot be read",
+        summary_zh="训练 {{ $labels.run }}:有样本无法读取",
+        description=findings("data_error", "Samples or batches could not be read, or a check complained of them") + ".",
+        description_zh=findings("data_error", "有样本或批次无法读取,或未通过检查") + "。",
+        action=(
+            "Data first: open the files that are named; copy damaged ones anew, compare them with their checksums, or "
+            "take them out of the list. One node only: look at its disk, its mount and its kernel log. "
+            'Parameters: with on_error="raise" the training has ended or will end by it; '
+            "`trainvitals.guarded(dataset)` puts the next good sample in the place of a bad one until the files are "
+            "repaired."
+        ),
+        action_zh=(
+            "先查数据:打开所列文件;损坏的重新复制,与校验和比对,或从清单中剔除。仅一个节点:检查其磁盘、挂载和内核日志。"
+            '再查参数:on_error="raise" 时训练已经或即将因此结束;'
+            "修复文件之前,可用 `trainvitals.guarded(dataset)` 以下一个好样本代替坏样本。"
+        ),
+        impact="Skipped samples are not learned from, and whole shards of them bend the mixture; a raise ends the run.",
+        diagnosis=(
+            "`data_error` lines in the events file beside the rank file hold type, message, file and index of the "
+            "first 64 errors of each process; `rate(trainvitals_data_errors_total[5m])` over "
+            "`rate(trainvitals_batch_samples_total[5m])` is the share that is lost."
         ),
     ),
 )

@@ -158,14 +158,14 @@ _LOSSES: tuple[Alert, ...] = (
             "duplicate: give each job a name of its own, with `init(run=...)` or TRAINVITALS_RUN, and each rank its "
             "number. "
             "version: update probe or exporter, so that both are of one release. "
-            "empty, magic, size, header, state, identity, not_regular, events, broken: remove the file. "
+            "empty, magic, size, header, state, identity, not_regular, events, data, broken: remove the file. "
             "too_many, slow: remove old files."
         ),
         action_zh=(
             "owner、unreadable、folder、not_a_folder:修正 spool 及其内容的属主和权限。"
             "duplicate:用 `init(run=...)` 或 TRAINVITALS_RUN 给每个任务单独命名,并给每个 rank 编号。"
             "version:升级探针或导出器,使两者版本一致。"
-            "empty、magic、size、header、state、identity、not_regular、events、broken:删除该文件。"
+            "empty、magic、size、header、state、identity、not_regular、events、data、broken:删除该文件。"
             "too_many、slow:删除旧文件。"
         ),
         impact="The ranks behind these files are not watched.",

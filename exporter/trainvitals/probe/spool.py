@@ -8,6 +8,7 @@ import stat
 from collections.abc import Mapping
 
 from trainvitals import rankfile
+from trainvitals.rankfile.ledger import DATA_SUFFIX
 
 #: Memory-mapped files on these are not coherent between processes, or block when a server goes away.
 _REMOTE_FILESYSTEMS = (
@@ -85,7 +86,8 @@ def tidy(path: str) -> None:
                     if status.st_uid == os.getuid() and stat.S_ISREG(status.st_mode) and not _is_locked(entry.path):
                         ended.append((status.st_ctime, entry.path))
     for _, name in sorted(ended)[:-_ENDED_FILES]:
-        for old in (name, name.removesuffix(rankfile.RANK_SUFFIX) + rankfile.EVENTS_SUFFIX):
+        base = name.removesuffix(rankfile.RANK_SUFFIX)
+        for old in (name, base + rankfile.EVENTS_SUFFIX, base + DATA_SUFFIX):
             with contextlib.suppress(OSError):
                 os.unlink(old)
 
