@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-data", type=float, default=0.0, metavar="SECONDS", help="of a sample, on the slow rank")
     parser.add_argument(
-        "--slow-compute", type=float, default=0.0, metavar="SECONDS", help="of a step, on the slow rank"
+        "--slow-compute", type=float, default=0.0, metavar="SECONDS", help="of a step, on that rank"
     )
     options = parser.parse_args()
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
@@ -54,15 +54,14 @@ def main() -> None:
     model = DistributedDataParallel(network.to(device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = Sines(options.slow_data if is_slow else 0.0)
-    loader, step = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, seed=1)), 0
-    for inputs, targets in loader:
+    loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, seed=1))
+    for step, (inputs, targets) in enumerate(loader, start=1):
         outputs = model(inputs.to(device))
         time.sleep(options.slow_compute if is_slow else 0.0)
         nn.functional.mse_loss(outputs, targets.to(device)).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        step += 1
         if step == options.steps:
             break
     if rank == 0:

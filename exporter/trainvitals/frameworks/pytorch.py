@@ -21,7 +21,6 @@ from __future__ import annotations
 import functools
 import os
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -32,7 +31,7 @@ from trainvitals.frameworks.cycle import Cycle
 from trainvitals.frameworks.ddp import Communication
 from trainvitals.frameworks.guard import around, safe, within
 from trainvitals.frameworks.imports import when_imported
-from trainvitals.frameworks.values import is_sharded, plain_learning_rate
+from trainvitals.frameworks.values import is_sharded
 from trainvitals.probe import split
 
 __all__ = ["install"]
@@ -61,32 +60,34 @@ class Watch:
     def step(self, optimizer: Any) -> None:
         """Take the step of an optimizer."""
         self._stepped = True
-        if not self._is_capturing():
-            # Fused optimizers look at this themselves, on the device.
-            skipped = getattr(optimizer, "found_inf", None)
-            self._count(optimizer, {} if skipped is None else {"skipped": skipped})
-
-    def _count(self, optimizer: Any, values: dict[str, Any]) -> None:
-        self._thread = get_ident()
-        self.end_evaluation()
-        if capture.is_muted(Source.OPTIMIZER):
-            capture.hold(values)
-            return
-        parameters = optimizer.param_groups[0]["params"]
-        if not self._cycle.begins((id(optimizer), id(parameters[0]) if parameters else 0)):
-            capture.hold(values)
-            return
-        rate = plain_learning_rate(optimizer)
-        if rate is not None:
-            values["learning_rate"] = rate
-        capture.step(Source.OPTIMIZER, None, values)
-
-    def _is_capturing(self) -> bool:
-        """Whether this is no step but the recording of one: nothing may happen on the device meanwhile."""
-        if self._device is None and self._looks < _LOOKS:
+        if self._looks < _LOOKS:
             self._looks += 1
-            self._device = split.device_module(self._torch)
-        return self._device is not None and bool(getattr(self._device, "is_current_stream_capturing", bool)())
+            self._device = self._device or split.device_module(self._torch)
+        if self._device is not None and self._device_is_capturing():
+            return
+        # Fused optimizers look at this themselves, on the device.
+        skipped = getattr(optimizer, "found_inf", None)
+        self._count(optimizer, None if skipped is None else {"skipped": skipped})
+
+    def _device_is_capturing(self) -> bool:
+        """Whether this is no step but the recording of one: nothing may happen on the device meanwhile."""
+        return bool(getattr(self._device, "is_current_stream_capturing", bool)())
+
+    def _count(self, optimizer: Any, known: dict[str, Any] | None) -> None:
+        self._thread = get_ident()
+        if self._evaluation is not None:
+            self.end_evaluation()
+        group = optimizer.param_groups[0]
+        parameters = group["params"]
+        # The parameters tell the parts of an optimizer that is stepped once for each of them.
+        part = (id(optimizer), id(parameters[0]) if parameters else 0)
+        if self._cycle.begins(part):
+            rate = group.get("lr")
+            values = {"learning_rate": rate} if isinstance(rate, (int, float)) else {}  # In a tensor, it is not read.
+            if capture.step(Source.OPTIMIZER, None, {**values, **known} if known else values):
+                return
+        if known:
+            capture.hold(known)
 
     def begin_scaled(self, *_: Any, **__: Any) -> None:
         """The scaler of half precision is asked for a step."""
@@ -99,7 +100,9 @@ class Watch:
 
     def take_norm(self, norm: Any) -> None:
         """Keep the norm of the gradients for the step to come; reading one that is in parts would be a collective."""
-        if not is_sharded(norm):
+        if norm.__class__ is self._torch.Tensor and norm.is_cpu:
+            capture.hold({"grad_norm": norm.item()})
+        elif not is_sharded(norm):
             capture.hold({"grad_norm": norm})
         elif all(placement.is_replicate() for placement in norm.placements):
             capture.hold({"grad_norm": norm.to_local()})
@@ -109,17 +112,27 @@ class Watch:
     def _is_training_thread(self) -> bool:
         return get_ident() == self._thread and probe.is_recording()
 
-    def loading(self, *_: Any) -> AbstractContextManager[None] | None:
-        """Return the phase of a wait for a batch.  Nobody learns from one that is fetched below ``no_grad``."""
+    def begin_loading(self) -> bool:
+        """Begin the phase of a wait for a batch, if it is one; nobody learns from a batch below ``no_grad``."""
         if not self._is_training_thread():
-            return None
+            return False
         if self._torch.is_grad_enabled():
             self.end_evaluation()
-            return None if probe.current_phase() in _KEPT else _DATA
+            if probe.current_phase() in _KEPT:
+                return False
+            _DATA.__enter__()
+            return True
         if self._evaluation is None and probe.current_phase() == "train":
             self._evaluation = probe.phase("evaluation")
             self._evaluation.__enter__()
-        return None if self._evaluation is None else _LastBatch(self.end_evaluation)
+        return False
+
+    def end_loading(self, is_waiting: bool, *, is_over: bool = False) -> None:
+        """End the wait that :meth:`begin_loading` has begun; an evaluation is over with its loader."""
+        if is_waiting:
+            _DATA.__exit__()
+        elif is_over and not self._torch.is_grad_enabled():
+            self.end_evaluation()
 
     def end_evaluation(self) -> None:
         """End the evaluation that began with a batch, if there is one."""
@@ -149,17 +162,6 @@ class Watch:
 _DATA = probe.phase("data")
 #: Phases that stay what they are while a batch is fetched.
 _KEPT = frozenset({"checkpoint", "data", "evaluation"})
-
-
-class _LastBatch(AbstractContextManager[None]):
-    """A wait for a batch of an evaluation, which may be over with it."""
-
-    def __init__(self, over: Callable[[], None]) -> None:
-        self._over = over
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is StopIteration:
-            self._over()
 
 
 class _Saving(AbstractContextManager[None]):
@@ -242,8 +244,31 @@ def _watch_norm(torch: Any, owner: Any, watch: Watch) -> None:
 
 
 def _watch_loaders(module: Any, watch: Watch) -> None:
-    # The iterators of all loaders; a proxy around them would hide what programs look for in them.
-    within(module._BaseDataLoaderIter, "__next__", watch.loading)  # noqa: SLF001  no public one
+    """Hang into the iterators of all loaders; a proxy around them would hide what programs look for in them."""
+    kind = module._BaseDataLoaderIter  # noqa: SLF001  no public one
+    original = kind.__next__
+    if hasattr(original, _MARK):
+        return
+
+    # Not by ``within``: it would cost as much again as all the rest.
+    @functools.wraps(original)
+    def __next__(iterator: Any) -> Any:  # noqa: N807
+        is_waiting = False
+        try:
+            is_waiting = watch.begin_loading()
+        except Exception as error:
+            probe.count_error(error)
+        try:
+            batch = original(iterator)
+        except BaseException as error:
+            end(is_waiting, is_over=isinstance(error, StopIteration))
+            raise
+        end(is_waiting)
+        return batch
+
+    end = safe(watch.end_loading)
+    setattr(__next__, _MARK, True)
+    kind.__next__ = __next__
 
 
 def _watch_parts(module: Any, watch: Watch) -> None:

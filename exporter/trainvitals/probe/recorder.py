@@ -70,16 +70,36 @@ class Recorder:
         """Take a step that is not like the one before, and be quick about the next one that is like it."""
         names = (*values,) if isinstance(values, Mapping) else ()
         quick = self._quick.get(names)
-        if quick is not None and quick is not self.step and not self._waiting():
-            self.step = quick
-            quick(number, values)
-            return
+        if quick is not None and not self._waiting():
+            numbers = self._read_host(values)
+            if numbers is not values or quick is not self.step:
+                self.step = quick
+                quick(number, numbers)
+                return
         self._slow_step(number, values)
         if quick is None and len(self._quick) < _QUICK_STEPS:
             quick = self._quick_step(names)
             if quick is not None:
                 self._quick[names] = quick
         self.step = self._learn if quick is None or self._waiting() else quick
+
+    def _read_host(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values as numbers where tensors of the host are all that stands between; else as they are."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return values
+        numbers, found = {}, False
+        try:
+            for name, value in values.items():
+                # A tensor of the usual class only: one that is derived from it may do anything when it is asked.
+                if value.__class__ is torch.Tensor and value.is_cpu:
+                    value, found = value.item(), True  # noqa: PLW2901
+                if value.__class__ not in _NUMBERS:
+                    return values
+                numbers[name] = value
+        except Exception:  # More than one element, say: the slow way sorts it out.
+            return values
+        return numbers if found else values
 
     def _waiting(self) -> bool:
         """Whether values are on their way from a device: then every step asks for them."""
