@@ -74,6 +74,8 @@ def test_missing_is_absent(sink, tally):
         ("trainvitals_device_clock_hertz", 0x7FFFFFF0 * 1e6),
         ("trainvitals_device_clock_hertz", 2**32 - 1),
         ("trainvitals_device_clock_max_hertz", 3.1e10),
+        ("trainvitals_device_links_receive_bytes_per_second", 1.1e15),
+        ("trainvitals_device_pcie_transmit_bytes_per_second", -1.0),
         ("trainvitals_device_energy_joules_total", 2**32 - 1),
         ("trainvitals_device_energy_joules_total", 140737488355328.0),
         ("trainvitals_device_ecc_errors_total", 0x7FFFFFF2),

@@ -49,25 +49,29 @@ def test_a_failed_registration_is_a_completed_one_with_an_error(driver, state, f
 @pytest.mark.parametrize(
     ("mask", "unhealthy"),
     [
-        (0b00_00_0000_00_00_00_00, {}),
-        (0b00_00_0000_00_00_00_01, {"degraded_bandwidth": 1.0}),
-        (0b00_00_0000_00_00_10_10, {"degraded_bandwidth": 0.0, "route_recovery": 0.0}),
-        (0b00_00_0000_00_01_10_00, {"route_recovery": 0.0, "route_unhealthy": 1.0}),
-        (0b00_00_0000_01_00_00_00, {"access_timeout_recovery": 1.0}),
-        (0b00_00_0001_00_00_00_00, {"incorrect_configuration": 0.0}),
-        (0b00_00_0101_00_00_00_00, {"incorrect_configuration": 1.0}),
-        (0b00_01_0000_00_00_00_00, {"partition_missing": 0.0}),
-        (0b10_10_0000_00_00_00_00, {"partition_missing": 1.0, "manager_disconnected": 1.0}),
-        (0b01_00_0000_00_00_00_00, {"manager_disconnected": 0.0}),
+        (0b00_00_0000_00_00_00_00, None),
+        (0b00_00_0000_00_00_00_01, {"degraded_bandwidth"}),
+        (0b00_00_0000_00_00_10_10, set()),
+        (0b00_00_0000_00_01_10_00, {"route_unhealthy"}),
+        (0b00_00_0000_00_00_01_00, {"route_recovery"}),
+        (0b00_00_0000_01_00_00_00, {"access_timeout_recovery"}),
+        (0b00_00_0001_00_00_00_00, set()),
+        (0b00_00_0101_00_00_00_00, {"incorrect_configuration"}),
+        (0b00_01_0000_00_00_00_00, set()),
+        (0b10_10_0000_00_00_00_00, {"partition_missing", "manager_disconnected"}),
+        (0b01_00_0000_00_00_00_00, set()),
     ],
 )
-def test_the_health_is_shown_by_aspect(driver, mask, unhealthy):
-    """Each aspect has its bits; what the driver does not tell has no series."""
+def test_aspects_that_are_not_well_are_named(driver, mask, unhealthy):
+    """Each aspect has its bits; one number says whether all of those are well that the driver tells."""
     driver.behave("value 0 fabric 3", f"value 0 fabric_health {mask}")
 
     found = fabric(driver.message().devices[0])
 
-    assert {key[1]: value for key, value in found.items() if key[0] == "unhealthy"} == unhealthy
+    assert {key: value for key, value in found.items() if key[0] == "unhealthy_info"} == {
+        ("unhealthy_info", aspect): 1.0 for aspect in unhealthy or ()
+    }
+    assert found.get(("unhealthy",)) == (None if unhealthy is None else float(bool(unhealthy)))
 
 
 @pytest.mark.parametrize(("summary", "expected"), [(0, None), (1, 0.0), (2, 1.0), (3, 1.0)])
@@ -75,7 +79,10 @@ def test_the_summary_is_one_more_aspect(driver, summary, expected):
     """Unhealthy and of limited capacity are both not well."""
     driver.behave("value 0 fabric 3", f"value 0 fabric_summary {summary}")
 
-    assert fabric(driver.message().devices[0]).get(("unhealthy", "summary")) == expected
+    found = fabric(driver.message().devices[0])
+
+    assert found.get(("unhealthy",)) == expected
+    assert (("unhealthy_info", "summary") in found) is (expected == 1.0)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +97,8 @@ def test_the_newest_structure_that_the_driver_knows_is_used(driver, known, healt
     device = driver.message().devices[0]
 
     assert fabric(device)["state", "completed"] == 1.0
-    assert (("unhealthy", "degraded_bandwidth") in fabric(device)) is health
-    assert (("unhealthy", "summary") in fabric(device)) is summary
+    assert (("unhealthy_info", "degraded_bandwidth") in fabric(device)) is health
+    assert (("unhealthy_info", "summary") in fabric(device)) is summary
     assert device.failed == {}
 
 

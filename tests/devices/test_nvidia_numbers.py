@@ -74,7 +74,7 @@ def test_every_numbered_field_is_what_it_is_taken_for():
                 "HwThermalSlowdown HwPowerBrakeSlowdown DisplayClockSetting"
             ),
         ),
-        ([number for _, number in clocks._DOMAINS], "NVML_CLOCK_", "GRAPHICS SM MEM VIDEO"),
+        ([number for _, number in clocks._DOMAINS], "NVML_CLOCK_", "SM MEM"),
         (
             [clocks._POLICY_POWER, clocks._POLICY_THERMAL, clocks._POLICY_SYNC_BOOST],
             "NVML_PERF_POLICY_",

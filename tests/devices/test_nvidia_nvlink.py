@@ -149,6 +149,18 @@ def test_a_link_that_does_not_tell_its_errors_does_not_lower_the_sum(driver):
     assert device.failed == {"unknown": 1}
 
 
+def test_a_link_that_begins_anew_does_not_lower_the_sum(driver):
+    """A link that is trained again counts from 0; the sum keeps what it had counted."""
+    driver.behave(HOPPER, "value 0 field161.14 7", "value 0 field161.3 40")
+    with hurried(driver) as line:
+        line()
+        driver.behave(HOPPER, "value 0 field161.14 7", "value 0 field161.3 2")
+        after = until(line, lambda message: of(message.devices[0], "link_errors_total")["3", "replay"] < 40).devices[0]
+
+    assert of(after, "link_errors_total") == {("14", "replay"): 7.0, ("3", "replay"): 2.0}
+    assert of(after, "links_errors_total")["replay"] == 49.0
+
+
 def test_a_blank_is_no_count(driver):
     """All bits set stays as it is, so that it is rejected, and belongs to no sum."""
     driver.behave(HOPPER, "value 0 field161.2 4294967295", "value 0 field138.5 18446744073709551615")

@@ -43,6 +43,7 @@ _BOUNDS = {
     "_celsius": (-100.0, 250.0),
     "_watts": (0.0, 1e5),
     "_hertz": (0.0, 3e10),
+    "_bytes_per_second": (0.0, 1e15),
     "_pcie_generation": (1.0, 10.0),
     "_pcie_max_generation": (1.0, 10.0),
     "_pcie_width": (1.0, 64.0),

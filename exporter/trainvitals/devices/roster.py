@@ -21,8 +21,8 @@ def merge(
     """Return the devices after a reading.
 
     ``avoided`` were left alone because they hang.  ``moved`` says that the driver counts another number of devices, so
-    that an index may mean another one.  ``when`` is the time of the reading, by the clock of ``down_since``.  A device that was seen before and is
-    not among them is missing, unless another one is in its place.
+    that an index may mean another one.  ``when`` is the time of the reading, by the clock of ``down_since``.  A device
+    that was seen before and is not among them is missing, unless another one is in its place.
     """
     listed = {device.index: device for device in before if device.reason != MISSING and not moved}
     fresh = list(now)

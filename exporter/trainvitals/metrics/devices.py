@@ -93,7 +93,7 @@ FAMILIES: tuple[Family, ...] = (
         ("device_power_limit_watts", "gauge", "Power limit in force."),
         ("device_power_limit_bound_watts", "gauge", "Limits that could be set: min, max, and default.", "bound"),
         ("device_energy_joules_total", "counter", "Energy used since the driver was loaded."),
-        ("device_clock_hertz", "gauge", "Clock by domain: sm, memory, graphics, video.", "clock"),
+        ("device_clock_hertz", "gauge", "Clock by domain: sm, memory.", "clock"),
         ("device_clock_max_hertz", "gauge", "Highest clock by domain.", "clock"),
         (
             "device_clock_limited",
@@ -240,7 +240,15 @@ FAMILIES: tuple[Family, ...] = (
         (
             "device_fabric_unhealthy",
             "gauge",
-            "1 when this aspect of the fabric is not well, else 0; one that the driver does not tell has no series.",
+            "1 when the fabric is not well, else 0; absent where the driver does not tell.",
+        ),
+        (
+            "device_fabric_unhealthy_info",
+            "gauge",
+            (
+                "1 while this aspect of the fabric is not well: degraded_bandwidth, route_recovery, route_unhealthy, "
+                "access_timeout_recovery, incorrect_configuration, partition_missing, manager_disconnected, or summary."
+            ),
             "aspect",
         ),
         # MIG.

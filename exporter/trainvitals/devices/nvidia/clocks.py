@@ -10,8 +10,8 @@ from trainvitals.telemetry import DeviceSample
 
 _MEGA = 1e6
 _NANO = 1e-9
-#: Clock domains of nvmlClockType_t.
-_DOMAINS = (("graphics", 0), ("sm", 1), ("memory", 2), ("video", 3))
+#: Clock domains of nvmlClockType_t: those that a training depends on.
+_DOMAINS = (("sm", 1), ("memory", 2))
 #: Bits of nvmlClocksEventReasons.
 _REASONS = {
     0x1: "idle",

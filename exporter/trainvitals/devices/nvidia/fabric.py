@@ -81,12 +81,22 @@ def fabric(gpu: Gpu, sample: DeviceSample) -> None:
         sample.set("fabric_state", float(info.state == number), state)
     # Until it is completed the status says nothing (nvml.h).
     sample.set("fabric_failed", float(info.state == _COMPLETED and info.status != 0))
-    for name, aspect in _ASPECTS.items():
-        told = getattr(info, "health", 0) >> aspect.shift & ((1 << aspect.width) - 1)
-        if told:
-            sample.set("fabric_unhealthy", float(told != aspect.well), name)
+    health = _health(info)
+    if health:
+        sample.set("fabric_unhealthy", float(not all(health.values())))
+    for name, well in health.items():
+        if not well:
+            sample.set("fabric_unhealthy_info", 1.0, name)
+
+
+def _health(info: Any) -> dict[str, bool]:
+    """Return whether each aspect is well that the driver tells."""
+    mask = getattr(info, "health", 0)
+    told = {name: mask >> aspect.shift & ((1 << aspect.width) - 1) for name, aspect in _ASPECTS.items()}
+    health = {name: value == _ASPECTS[name].well for name, value in told.items() if value}
     if summary := getattr(info, "summary", 0):
-        sample.set("fabric_unhealthy", float(summary != _SUMMARY_HEALTHY), "summary")
+        health["summary"] = summary == _SUMMARY_HEALTHY
+    return health
 
 
 def _info(gpu: Gpu) -> Any:

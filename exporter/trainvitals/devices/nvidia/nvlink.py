@@ -67,6 +67,8 @@ class _Links:
         self.bytes: tuple[int, int, float] | None = None
         #: Errors by (link, kind): what a link does not tell this time still belongs to the sum.
         self.errors: dict[tuple[int, str], float] = {}
+        #: By kind, what links had counted before they began anew: a sum that fell would look like new errors.
+        self.before: dict[str, float] = {}
         #: What went wrong at least once, by (field, link): shown from then on.
         self.wrong: set[tuple[int, int]] = set()
 
@@ -163,16 +165,23 @@ def _errors(known: _Links, answers: Answers, sample: DeviceSample) -> None:
             answer = answers.get((field, link))
             if isinstance(answer, float):
                 if answer not in BLANKS:
-                    known.errors[link, kind] = answer
+                    _count_errors(known, link, kind, answer)
                 if answer:
                     known.wrong.add((field, link))
                 if (field, link) in known.wrong:
                     sample.set("link_errors_total", answer, str(link), kind)
-    sums: dict[str, float] = {}
+    sums = dict(known.before)
     for (_, kind), errors in known.errors.items():
         sums[kind] = sums.get(kind, 0.0) + errors
     for kind, errors in sums.items():
         sample.set("links_errors_total", errors, kind)
+
+
+def _count_errors(known: _Links, link: int, kind: str, errors: float) -> None:
+    last = known.errors.get((link, kind), 0.0)
+    if errors < last:
+        known.before[kind] = known.before.get(kind, 0.0) + last
+    known.errors[link, kind] = errors
 
 
 def _ratios(known: _Links, answers: Answers, sample: DeviceSample) -> None:
