@@ -33,6 +33,7 @@ from trainvitals.frameworks.guard import around, safe, within
 from trainvitals.frameworks.imports import when_imported
 from trainvitals.frameworks.values import is_sharded
 from trainvitals.probe import split
+from trainvitals.rankfile import PHASES
 
 __all__ = ["install"]
 
@@ -54,6 +55,7 @@ class Watch:
         self._evaluation: AbstractContextManager[None] | None = None
         self._device: Any = None
         self._looks = 0
+        self._waiting: Any = None
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
@@ -114,13 +116,17 @@ class Watch:
 
     def begin_loading(self) -> bool:
         """Begin the phase of a wait for a batch, if it is one; nobody learns from a batch below ``no_grad``."""
-        if not self._is_training_thread():
+        recorder = probe.recorder()
+        if recorder is None or get_ident() != self._thread:
             return False
         if self._torch.is_grad_enabled():
-            self.end_evaluation()
-            if probe.current_phase() in _KEPT:
+            if self._evaluation is not None:
+                self.end_evaluation()
+            if recorder.writer.state.phase in _KEPT:
                 return False
-            _DATA.__enter__()
+            # Not by probe.phase: this is in every step, and an error is counted by who calls.
+            recorder.begin_phase("data")
+            self._waiting = recorder
             return True
         if self._evaluation is None and probe.current_phase() == "train":
             self._evaluation = probe.phase("evaluation")
@@ -130,7 +136,9 @@ class Watch:
     def end_loading(self, is_waiting: bool, *, is_over: bool = False) -> None:
         """End the wait that :meth:`begin_loading` has begun; an evaluation is over with its loader."""
         if is_waiting:
-            _DATA.__exit__()
+            recorder = probe.recorder()
+            if recorder is not None and recorder is self._waiting:
+                recorder.end_phase()
         elif is_over and not self._torch.is_grad_enabled():
             self.end_evaluation()
 
@@ -159,9 +167,8 @@ class Watch:
         return self._is_training_thread() and probe.current_phase() != "checkpoint"
 
 
-_DATA = probe.phase("data")
 #: Phases that stay what they are while a batch is fetched.
-_KEPT = frozenset({"checkpoint", "data", "evaluation"})
+_KEPT = frozenset(PHASES.index(name) for name in ("checkpoint", "data", "evaluation"))
 
 
 class _Saving(AbstractContextManager[None]):
