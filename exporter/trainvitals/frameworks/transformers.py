@@ -86,6 +86,8 @@ class Watch:
         self.switches = Switches()
         self.losses = Losses()
         self._learning_rate: float | None = None
+        #: What the model calls its main input.
+        self.main_input = "input_ids"
         self._tokens = self._samples = 0
         self._tokens_seen = 0
         #: Names that the steps have since the last log.
@@ -102,14 +104,15 @@ class Watch:
         self.losses = Losses()
         self._tokens = self._samples = 0
 
-    def count(self, trainer: Any, inputs: Any) -> None:
+    def count(self, inputs: Any) -> None:
         """Count samples and tokens of a micro-batch by its shapes, which the host knows."""
         if isinstance(inputs, (list, tuple)):
             self._samples += len(inputs)
-        elif isinstance(inputs, Mapping):
-            main = getattr(trainer.model, "main_input_name", "input_ids")
-            self._samples += batch_size(inputs.get(main, inputs))
-            self._tokens += inputs[main].numel() if main == "input_ids" and main in inputs else 0
+            return
+        main = inputs.get(self.main_input)
+        self._samples += batch_size(inputs if main is None else main)
+        if main is not None and self.main_input == "input_ids":
+            self._tokens += main.numel()
 
     # Called by the Trainer ------------------------------------------------------------------------------------------
 
@@ -121,11 +124,6 @@ class Watch:
         capture.begin(target_steps=state.max_steps if state.max_steps > 0 else None)
 
     @_hook
-    def on_step_begin(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
-        """Note the learning rate where ``on_pre_optimizer_step`` is not called yet (before 4.43)."""
-        self._learning_rate = plain_learning_rate(optimizer)
-
-    @_hook
     def on_pre_optimizer_step(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
         """Note the learning rate that this step is made with; the scheduler changes it before the step is over."""
         self._learning_rate = plain_learning_rate(optimizer)
@@ -133,20 +131,21 @@ class Watch:
     @_hook
     def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
         """Report an optimizer step."""
-        values = {
+        known = {
             "loss": self.losses.take_sum(),
             "grad_norm": accelerate.watch.take_grad_norm(),
             "learning_rate": self._learning_rate,
             "epoch": state.epoch,
             "tokens": self._new_tokens(args, state),
             "samples": self._samples,
-            # Asked for by the Trainer itself in each step; the scaler has answered.
-            "skipped": getattr(self.trainer().accelerator, "optimizer_step_was_skipped", False) or None,
         }
-        self.forget()
-        known = {name: value for name, value in values.items() if value is not None}
-        if capture.step(Source.FRAMEWORK, state.global_step, known):
-            self._given.update(known)
+        self._tokens = self._samples = 0
+        values = {name: value for name, value in known.items() if value is not None}
+        # Asked for by the Trainer itself in each step; the scaler has answered.
+        if getattr(self.trainer().accelerator, "optimizer_step_was_skipped", False):
+            values["skipped"] = True
+        if capture.step(Source.FRAMEWORK, state.global_step, values):
+            self._given.update(values)
 
     def _new_tokens(self, args: Any, state: Any) -> float:
         """Return the tokens of this rank since the last step."""
@@ -216,19 +215,25 @@ def _split(logs: Mapping[str, Any]) -> str | None:
 
 def _attend(trainer: Any) -> Watch | None:
     """Return the watch of a trainer, given to it unless it has one or its program took ours away."""
-    handler = trainer.callback_handler
-    if _watch_of(trainer) is None and not hasattr(handler, _MARK):
-        handler.add_callback(_callback_class()())
-    setattr(handler, _MARK, True)
     _hang(type(trainer))
-    watch = _watch_of(trainer)
-    if watch is not None and watch.trainer() is not trainer:
+    handler = trainer.callback_handler
+    watch = next((each for each in handler.callbacks if isinstance(each, Watch)), None)
+    if watch is None:
+        if hasattr(handler, _MARK):
+            return None
+        watch = _callback_class()()
+        handler.add_callback(watch)
+    setattr(handler, _MARK, watch)
+    if watch.trainer() is not trainer:
         watch.trainer = weakref.ref(trainer)
+        watch.main_input = getattr(trainer.model, "main_input_name", "input_ids")
     return watch
 
 
 def _watch_of(trainer: Any) -> Watch | None:
-    return next((each for each in trainer.callback_handler.callbacks if isinstance(each, Watch)), None)
+    handler = trainer.callback_handler
+    watch = vars(handler).get(_MARK)
+    return watch if watch in handler.callbacks else None
 
 
 def _hang(kind: type) -> None:
@@ -247,9 +252,15 @@ def _wrap(owner: type, name: str) -> None:
         around(owner, name, after=functools.partial(_after, owner, name))
 
 
+@functools.cache
 def _owner(kind: type, name: str) -> type | None:
     """Return the class whose method a class uses."""
     return next((each for each in kind.__mro__ if name in vars(each)), None)
+
+
+def _is_used(trainer: Any, owner: type, name: str) -> bool:
+    kind: Any = type(trainer)
+    return _owner(kind, name) is owner
 
 
 def _enter(owner: type, name: str, trainer: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Any] | None:
@@ -257,7 +268,7 @@ def _enter(owner: type, name: str, trainer: Any, *args: Any, **kwargs: Any) -> A
         # Also where its program took our callback away: Accelerate below it would not know what a step is.
         capture.claim(Source.FRAMEWORK)
     watch = _attend(trainer) if name in _ENTRIES else _watch_of(trainer)
-    if watch is None or _owner(type(trainer), name) is not owner:
+    if watch is None or not _is_used(trainer, owner, name):
         return None
     context: AbstractContextManager[Any] | None
     context = watch.switches.call(name, _CONTEXTS[name], watch, trainer, *args, **kwargs)
@@ -266,7 +277,7 @@ def _enter(owner: type, name: str, trainer: Any, *args: Any, **kwargs: Any) -> A
 
 def _after(owner: type, name: str, result: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
     watch = _watch_of(trainer)
-    if watch is not None and _owner(type(trainer), name) is owner:
+    if watch is not None and _is_used(trainer, owner, name):
         watch.switches.call(name, _AFTER[name], watch, result, trainer, *args, **kwargs)
 
 
@@ -312,9 +323,9 @@ def _phase(name: str) -> Callable[..., Any]:
     return lambda *_, **__: probe.phase(name)
 
 
-def _take_loss(watch: Watch, loss: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
+def _take_loss(watch: Watch, loss: Any, _: Any, *args: Any, **kwargs: Any) -> None:
     watch.losses.add(loss)
-    watch.count(trainer, args[1] if len(args) > 1 else kwargs.get("inputs"))
+    watch.count(args[1] if len(args) > 1 else kwargs["inputs"])
 
 
 #: Where a program enters a trainer.

@@ -20,14 +20,16 @@ class Losses:
 
     def add(self, loss: Any) -> None:
         """Add the loss of a micro-batch: a number or a tensor."""
-        if hasattr(loss, "detach"):
+        if getattr(loss, "requires_grad", False):
             loss = loss.detach()
+        self._count += 1
         if self._sum is None:
             self._sum = loss
-        else:
+        elif self._count == 2 and hasattr(self._sum, "float"):
             # Half precision would lose the small parts of a sum.
-            self._sum = (self._sum.float() if hasattr(self._sum, "float") else self._sum) + loss
-        self._count += 1
+            self._sum = self._sum.float() + loss
+        else:
+            self._sum = self._sum + loss
 
     def take_sum(self) -> Any:
         """Return the sum, or None where there was no loss, and start anew."""
