@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trainvitals.frameworks import guard
 from trainvitals.frameworks.guard import Switch, Switches, around, safe, within
 
 
@@ -138,3 +139,18 @@ def test_a_name_that_has_failed_is_silent():
         switches.call("one", divmod, 7, 0)
     assert switches.call("one", divmod, 7, 4) is None
     assert switches.call("other", divmod, 7, 4) == (1, 3)
+
+
+def test_errors_before_the_recording_are_counted_with_it(probe, recorded, monkeypatch):
+    """An adapter fails when its framework is imported, the recording begins with the first step."""
+    monkeypatch.setattr(guard, "_early", [])
+    monkeypatch.setattr(probe, "is_recording", lambda: False)
+    for _ in range(9):
+        safe(lambda: 1 // 0)()
+    assert len(guard._early) == 3
+    del guard._early[1:]
+
+    guard.count_early()
+
+    assert recorded().state.errors == 1
+    assert guard._early == []

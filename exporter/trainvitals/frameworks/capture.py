@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from trainvitals import probe
+from trainvitals.frameworks import guard
 
 
 class Source(IntEnum):
@@ -44,7 +45,10 @@ class Capture:
         ``identity`` (``target_steps``, ``framework``) is added where the program itself has not told it.
         """
         if not probe.is_recording():
-            return probe.init(**identity)
+            begun = probe.init(**identity)
+            if begun:
+                guard.count_early()
+            return begun
         if identity:
             probe.add_identity(**identity)
         return True

@@ -16,7 +16,6 @@ from typing import Any
 from trainvitals import probe
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, within
-from trainvitals.frameworks.signatures import Arguments
 
 __all__ = ["install"]
 
@@ -55,35 +54,42 @@ _first: weakref.ref[Any] | None = None
 
 
 def install(module: ModuleType) -> None:
-    """Hang into the engine of ``deepspeed.runtime.engine`` and that of ``deepspeed.runtime.pipe.engine``."""
+    """Hang into the engine of ``deepspeed.runtime.engine`` and that of ``deepspeed.runtime.pipe.engine``.
+
+    Raises AttributeError for an engine without these methods, before anything is hung into it.
+    """
     switch = Switch()
     engine = module.DeepSpeedEngine
-    arguments = {name: Arguments(getattr(engine, name)) for name in ("backward", "save_checkpoint", "load_checkpoint")}
-
-    def backward(*args: Any, **kwargs: Any) -> None:
-        given = arguments["backward"](args, kwargs)
-        state = _state(given["self"])
-        state.forward_loss = None
-        state.add_loss(given["loss"], divided=not given.get("scale_wrt_gas", True))
-
-    def saving(*args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[None]:
-        given = arguments["save_checkpoint"](args, kwargs)
-        steps = given["self"].global_steps
-        return probe.checkpoint(steps, f"{given['save_dir']}/{given['tag'] or f'global_step{steps}'}")
-
-    def loading(*args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[None]:
-        given = arguments["load_checkpoint"](args, kwargs)
-        return probe.checkpoint(given["self"].global_steps, str(given["load_dir"]), "load")
-
+    for name in ("forward", "backward", "step", "save_checkpoint", "load_checkpoint", "get_lr", "train_batch_size"):
+        getattr(engine, name)
     around(engine, "forward", after=switch(_forward))
-    around(engine, "backward", before=switch(backward))
+    around(engine, "backward", before=switch(_backward))
     around(engine, "step", before=switch(_before_step), after=switch(_after_step))
-    within(engine, "save_checkpoint", switch(saving))
-    within(engine, "load_checkpoint", switch(loading))
+    within(engine, "save_checkpoint", switch(_saving))
+    within(engine, "load_checkpoint", switch(_loading))
     if hasattr(module, "PipelineEngine"):
         around(
             module.PipelineEngine, "train_batch", before=switch(_before_step), after=switch(_after_batch_of_a_pipeline)
         )
+
+
+def _saving(engine: Any, save_dir: Any, tag: Any = None, *_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
+    return probe.checkpoint(engine.global_steps, f"{save_dir}/{tag or f'global_step{engine.global_steps}'}")
+
+
+def _loading(engine: Any, load_dir: Any, *_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
+    return probe.checkpoint(engine.global_steps, str(load_dir), "load")
+
+
+# DeepSpeed's decorator hides the signature of ``forward`` and ``backward`` (``utils/nvtx.py``): the names of the
+# parameters are written here.
+
+
+def _backward(engine: Any, loss: Any, *_: Any, scale_wrt_gas: bool = True, **__: Any) -> None:
+    """Add the loss of a micro-batch before it is divided by their number."""
+    state = _state(engine)
+    state.forward_loss = None
+    state.add_loss(loss, divided=not scale_wrt_gas)
 
 
 def _state(engine: Any) -> _Engine:

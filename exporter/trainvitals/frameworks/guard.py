@@ -27,9 +27,26 @@ def safe(function: Callable[..., Any]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
         except Exception as error:
-            probe.count_error(error)
+            _count(error)
 
     return guarded
+
+
+#: Errors from before a recording, at most as many as it would take; without the frames that they came through.
+_early: list[Exception] = []
+
+
+def _count(error: Exception) -> None:
+    if probe.is_recording():
+        probe.count_error(error)
+    elif len(_early) < probe.MAX_ERRORS:
+        _early.append(error.with_traceback(None))
+
+
+def count_early() -> None:
+    """Count what failed before the recording began: an adapter, say, that did not know its framework."""
+    while _early:
+        probe.count_error(_early.pop(0))
 
 
 class Switch:
