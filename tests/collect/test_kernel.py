@@ -15,6 +15,7 @@ from tests.helpers import Scrape
 from trainvitals.collect.base import NoData, Sink, Tally
 from trainvitals.collect.faults import FaultLog, FaultsCollector
 from trainvitals.collect.kernel import KernelCollector
+from trainvitals.collect.moments import Moments
 from trainvitals.host.kernel_kinds import KINDS
 from trainvitals.host.kmsg import KernelLog
 from trainvitals.telemetry import Fault
@@ -184,13 +185,41 @@ def test_a_flood_does_not_stall_a_round(make):
     assert found[2]["trainvitals_kernel_log_records_lost_total"] == 24_999
 
 
+def test_a_clock_that_is_set_takes_the_times_along(make):
+    """A node that starts hours ahead must not show an event of then as one of the hours to come."""
+    node = make("3,1,11000000,-;I/O error, dev sdc, sector 8\n3,2,12000000,-;NVRM: Xid (PCI:0000:05:00): 79, lost\n")
+    ahead = 8 * 3600.0
+    clocks = Moments(lambda: node.clock.wall() + ahead, node.clock.monotonic)
+    faults = FaultLog(patience=0.0, moments=clocks)
+    log = KernelLog(str(node.path), clock=lambda: node.clock.wall() + ahead, monotonic=node.clock.monotonic)
+    kernel = KernelCollector(log, faults, clocks)
+
+    def times() -> dict[str, float]:
+        families = []
+        for collector in (kernel, FaultsCollector(faults)):
+            sink = Sink(Tally(), limit=1000, collector=collector.name)
+            collector.collect(sink)
+            families += sink.families()
+        return {name: value for name, value in Scrape(families).items() if "timestamp" in name}
+
+    before = times()
+    ahead = 0.0
+    after = times()
+    kernel.stop()
+
+    assert set(before.values()) == {BOOT + 28_811.0, BOOT + 28_812.0}
+    assert after == {name: value - 28_800.0 for name, value in before.items()}
+
+
 def test_places_without_end_are_bounded(make):
-    """Beyond a number of places the events are counted, and have no place."""
-    found = make("".join(f"3,{n},{n},-;nfs: server s{n} not responding, still trying\n" for n in range(500))).scrape()
+    """Beyond a number of places of a kind the events are counted and have no place; other kinds keep theirs."""
+    lines = [f"3,{n},{n},-;nfs: server s{n} not responding, still trying\n" for n in range(500)]
+    found = make("".join([*lines, "3,500,500,-;I/O error, dev sdc, sector 8\n"])).scrape()
 
     when = "trainvitals_kernel_event_last_timestamp_seconds"
     assert found['trainvitals_kernel_events_total{kind="nfs_not_responding"}'] == 500
-    assert len([name for name in found if name.startswith(when)]) == 101
+    assert f'{when}{{kind="disk_error",place="sdc"}}' in found
+    assert len([name for name in found if name.startswith(when)]) == 22
     assert f'{when}{{kind="nfs_not_responding",place=""}}' in found
 
 

@@ -11,10 +11,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trainvitals.collect.base import Collector, NoData, Sink
+from trainvitals.collect.moments import Moments
 from trainvitals.devices.nvidia.xids import Xid, describe, link_fault
 from trainvitals.telemetry import Fault, pci_address
 
@@ -34,10 +35,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(slots=True)
 class Tally:
-    """How often something happened and when last."""
+    """How often something happened and when last, as :class:`Moments` keep it."""
 
     count: int = 0
-    last: float = 0.0
+    last: float = -math.inf
 
     def add(self, moment: float) -> None:
         """Count one more; events may come out of order."""
@@ -54,9 +55,15 @@ class FaultLog:
     """
 
     def __init__(
-        self, *, window: float = 10.0, patience: float = 30.0, monotonic: Callable[[], float] = time.monotonic
+        self,
+        *,
+        window: float = 10.0,
+        patience: float = 30.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        moments: Moments | None = None,
     ) -> None:
         self._window = window
+        self._moments = moments or Moments()
         self._monotonic = monotonic
         self._nameless_until = monotonic() + patience
         self._lock = threading.Lock()
@@ -89,6 +96,7 @@ class FaultLog:
         pci = pci_address(fault.pci_bus_id)
         key = (pci, fault.code)
         with self._lock:
+            fault = replace(fault, time=self._moments.keep(fault.time))
             if key not in self._xids and len(self._xids) >= _MOST:
                 self._dropped += 1
                 return False
@@ -103,12 +111,12 @@ class FaultLog:
     def fallen_off_bus(self, pci: str, moment: float) -> None:
         """Take the driver's words that a device fell off the bus."""
         with self._lock:
-            self._drop(pci_address(pci), moment)
+            self._drop(pci_address(pci), self._moments.keep(moment))
 
     def switch(self, pci: str, sxid: int, effect: str, link: str, moment: float) -> None:
         """Take an error of an NVSwitch."""
         with self._lock:
-            self._count(self._switches, (pci_address(pci), sxid, effect, link), moment)
+            self._count(self._switches, (pci_address(pci), sxid, effect, link), self._moments.keep(moment))
 
     def show(self, sink: Sink) -> None:
         """Add what is known.  Raises NoData when there is neither a device nor a fault."""
@@ -156,23 +164,25 @@ class FaultLog:
             if (device := self._device(pci)) is not None:
                 row = self._verdicts[pci, code][1]
                 sink.add("trainvitals_device_xid_errors_total", tally.count, *device, code)
-                sink.add("trainvitals_device_xid_last_timestamp_seconds", tally.last, *device, code)
+                sink.add("trainvitals_device_xid_last_timestamp_seconds", self._moments.show(tally.last), *device, code)
                 meaning = (row.meaning, row.severity, row.category, row.action)
                 sink.add("trainvitals_device_xid_info", 1.0, *device, code, *meaning)
         for (pci, *labels), tally in sorted(self._links.items()):
             if (device := self._device(pci)) is not None:
                 sink.add("trainvitals_device_link_faults_total", tally.count, *device, *labels)
-                sink.add("trainvitals_device_link_fault_last_timestamp_seconds", tally.last, *device, *labels)
+                last = self._moments.show(tally.last)
+                sink.add("trainvitals_device_link_fault_last_timestamp_seconds", last, *device, *labels)
         # A device that did not fall has a 0, so that the first fall is an increase.
         for pci in sorted({*self._drops, *self._names}):
             if (device := self._device(pci)) is not None:
                 tally = self._drops.get(pci, Tally())
                 sink.add("trainvitals_device_fallen_off_bus_total", tally.count, *device)
                 if tally.count:
-                    sink.add("trainvitals_device_fallen_off_bus_last_timestamp_seconds", tally.last, *device)
+                    last = self._moments.show(tally.last)
+                    sink.add("trainvitals_device_fallen_off_bus_last_timestamp_seconds", last, *device)
         for (pci, *labels), tally in sorted(self._switches.items()):
             sink.add("trainvitals_nvswitch_sxid_errors_total", tally.count, pci, *labels)
-            sink.add("trainvitals_nvswitch_sxid_last_timestamp_seconds", tally.last, pci, *labels)
+            sink.add("trainvitals_nvswitch_sxid_last_timestamp_seconds", self._moments.show(tally.last), pci, *labels)
         sink.add("trainvitals_faults_dropped_total", self._dropped)
 
     def _device(self, pci: str) -> tuple[str, str, str] | None:

@@ -7,6 +7,7 @@ import re
 
 from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.faults import FaultLog
+from trainvitals.collect.moments import Moments
 from trainvitals.host.kernel_events import KernelEvent, Parser
 from trainvitals.host.kernel_kinds import KINDS
 from trainvitals.host.kmsg import KernelLog, Problem
@@ -14,8 +15,8 @@ from trainvitals.telemetry import Fault
 
 log = logging.getLogger(__name__)
 
-#: Kinds and places that are kept; at a further place an event has no place.
-_MOST_PLACES = 100
+#: Places of one kind that are kept; at a further one an event has no place.  Users choose the names of some.
+_MOST_PLACES = 20
 _SWITCH = re.compile(r"(?P<effect>Fatal|Non-fatal)\b(?:, Link (?P<link>\d{1,3})\b)?", re.IGNORECASE)
 
 
@@ -24,9 +25,11 @@ class KernelCollector(Collector):
 
     name = "kernel"
 
-    def __init__(self, source: KernelLog, faults: FaultLog) -> None:
+    def __init__(self, source: KernelLog, faults: FaultLog, moments: Moments | None = None) -> None:
         self._source = source
         self._faults = faults
+        self._moments = moments or Moments()
+        self._oldest: float | None = None
         self._parser = Parser()
         self._problem: Problem | None = None
         self._counts = dict.fromkeys((kind.name for kind in KINDS), 0)
@@ -42,12 +45,14 @@ class KernelCollector(Collector):
         sink.add("trainvitals_kernel_log_readable", float(self._source.problem is None))
         if self._source.oldest is None:
             return
-        sink.add("trainvitals_kernel_log_oldest_timestamp_seconds", self._source.oldest)
+        if self._oldest is None:
+            self._oldest = self._moments.keep(self._source.oldest)
+        sink.add("trainvitals_kernel_log_oldest_timestamp_seconds", self._moments.show(self._oldest))
         sink.add("trainvitals_kernel_log_records_lost_total", self._source.lost)
         for kind, count in self._counts.items():
             sink.add("trainvitals_kernel_events_total", count, kind)
         for (kind, place), moment in self._last.items():
-            sink.add("trainvitals_kernel_event_last_timestamp_seconds", moment, kind, place)
+            sink.add("trainvitals_kernel_event_last_timestamp_seconds", self._moments.show(moment), kind, place)
 
     def stop(self) -> None:
         """Close the log."""
@@ -68,9 +73,9 @@ class KernelCollector(Collector):
         else:
             self._counts[event.kind] += 1
             key = (event.kind, event.place)
-            if key not in self._last and len(self._last) >= _MOST_PLACES:
+            if key not in self._last and sum(kind == event.kind for kind, _ in self._last) >= _MOST_PLACES:
                 key = (event.kind, "")
-            self._last[key] = moment
+            self._last[key] = self._moments.keep(moment)
 
     def _complain(self, problem: Problem | None) -> None:
         if problem != self._problem:
