@@ -259,7 +259,8 @@ def test_what_is_like_them_and_no_harmless_thing_is_an_event(text):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("mce: [Hardware Error]: CPU 5: Machine Check: 0 Bank 7: 8c00004000010090", "machine_check_corrected"),
+        ("[Hardware Error]: System Fatal error.", "machine_check"),
+        ("[Hardware Error]: Uncorrected, software restartable error.", "machine_check"),
         ("mce: [Hardware Error]: CPU 5: Machine Check: 0 Bank 7: be00000000800400", "machine_check"),
         ("mce: [Hardware Error]: CPU 5: Machine Check Exception: 5 Bank 7: 9c00000000800400", "machine_check"),
         ("mce: [Hardware Error]: Machine check events logged", "machine_check_corrected"),
@@ -268,8 +269,20 @@ def test_what_is_like_them_and_no_harmless_thing_is_an_event(text):
     ],
 )
 def test_a_corrected_hardware_error_is_not_called_uncorrected(text, kind):
-    """By bit 61 of the bank's status, by the words of the firmware, and in doubt it is the milder one."""
+    """By bit 61 of the bank's status, by the words of AMD's driver and of the firmware; in doubt it is the milder."""
     assert [event.kind for event in parse_all(text)] == [kind]
+
+
+def test_the_details_of_a_corrected_error_count_no_second_time():
+    """It was counted as "events logged"."""
+    first = "mce: [Hardware Error]: Machine check events logged"
+    intel = "mce: [Hardware Error]: CPU 5: Machine Check: 0 Bank 7: 8c00004000010090"
+    amd = "[Hardware Error]: Corrected error, no action required."
+    amd_bank = (
+        "[Hardware Error]: CPU:0 (17:1:1) MC15_STATUS[Over|CE|MiscV|AddrV|-|-|SyndV|CECC|-|-|-]: 0xdc2040000000011b"
+    )
+
+    assert [event.kind for event in parse_all(first, intel, amd, amd_bank)] == ["machine_check_corrected"]
 
 
 @settings(max_examples=500, deadline=None)

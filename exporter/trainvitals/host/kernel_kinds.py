@@ -200,7 +200,8 @@ KINDS: tuple[Kind, ...] = _kinds(
         "[Hardware Error]: ",
         (
             r"(?:mce: )?\[Hardware Error\]: CPU ?\d{1,5}: Machine Check"
-            rf"(?: Exception: |: \d{{1,20}} {_BANK}{_NOT_CORRECTED})"
+            rf"(?: Exception: |: [0-9a-f]{{1,16}} {_BANK}{_NOT_CORRECTED})"
+            r"|\[Hardware Error\]: (?:System Fatal error|Uncorrected, software \w{1,20} error)\."
             r"|\{\d{1,9}\}\[Hardware Error\]: event severity: (?:fatal|recoverable)"
         ),
         "CPU or firmware report a hardware error that was not corrected.",
@@ -211,8 +212,7 @@ KINDS: tuple[Kind, ...] = _kinds(
         "warning",
         "[Hardware Error]: ",
         (
-            rf"(?:mce: )?\[Hardware Error\]: CPU ?\d{{1,5}}: Machine Check: \d{{1,20}} {_BANK}(?!{_NOT_CORRECTED})"
-            r"|(?:mce: )?\[Hardware Error\]: Machine check events logged"
+            r"(?:mce: )?\[Hardware Error\]: Machine check events logged"
             r"|\{\d{1,9}\}\[Hardware Error\]: event severity: corrected"
         ),
         "CPU or firmware report a hardware error that was corrected, or do not say.",
