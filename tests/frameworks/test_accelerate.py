@@ -81,7 +81,7 @@ def events_of(found, kind):
     """Return the events of a kind, without their times."""
     events = [json.loads(line) for line in found.events]
     return [
-        {name: event[name] for name in event if name not in {"time", "seconds", "kind"}}
+        {name: event[name] for name in event if name not in {"time", "seconds", "kind", "lineage"}}
         for event in events
         if event["kind"] == kind
     ]

@@ -89,7 +89,9 @@ def make(tmp_path, probe):
 def events_of(found, kind):
     """Return the events of a kind, without their times."""
     events = [json.loads(line) for line in found.events]
-    kept = [{name: event[name] for name in event if name not in {"time", "seconds", "kind"}} for event in events]
+    kept = [
+        {name: event[name] for name in event if name not in {"time", "seconds", "kind", "lineage"}} for event in events
+    ]
     return [fields for fields, event in zip(kept, events, strict=True) if event["kind"] == kind]
 
 
