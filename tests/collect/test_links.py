@@ -22,30 +22,51 @@ def test_a_link_that_never_worked_is_not_shown():
     """Of a board whose sockets are partly empty only the links in use are shown and expected."""
     assert KnownLinks().settle(device(_0=1.0, _1=0.0, _2=1.0)).values == {
         ("utilization_ratio",): 0.5,
-        ("link_up", "0"): 1.0,
-        ("link_up", "2"): 1.0,
         ("link_transmit_bytes_total", "0"): 11.0,
         ("link_transmit_bytes_total", "2"): 11.0,
         ("links_errors_total", "replay"): 3.0,
         ("links_expected",): 2.0,
+        ("links_up",): 2.0,
     }
 
 
-def test_a_link_that_worked_once_is_down_from_then_on():
-    """A link that breaks is shown with 0, whoever reads the device by then, and is expected still."""
+def test_a_link_that_broke_is_shown_from_then_on():
+    """A link that breaks is shown with 0, whoever reads the device by then, and is expected still; then with 1."""
     links = KnownLinks()
     links.settle(device(_0=1.0, _1=1.0))
 
     later = links.settle(device(_0=1.0, _1=0.0)).values
 
     assert later["link_up", "1"] == 0.0
+    assert ("link_up", "0") not in later
     assert later["link_transmit_bytes_total", "1"] == 10.0
-    assert later["links_expected",] == 2.0
+    assert (later["links_expected",], later["links_up",]) == (2.0, 1.0)
+
+    again = links.settle(device(_0=1.0, _1=1.0)).values
+
+    assert again["link_up", "1"] == 1.0
+    assert (again["links_expected",], again["links_up",]) == (2.0, 2.0)
+
+
+def test_a_link_without_a_state_is_not_counted_as_down():
+    """A state that could not be read costs the number of links that work, for that time."""
+    links = KnownLinks()
+    links.settle(device(_0=1.0, _1=1.0, _2=1.0))
+
+    later = links.settle(device(_0=1.0, _2=1.0)).values
+
+    assert later["links_expected",] == 3.0
+    assert ("links_up",) not in later
+    assert not [key for key in later if key[0] == "link_up"]
 
 
 def test_a_board_without_a_link_in_use_expects_none():
     """Nothing about links is shown but that none is expected: on a machine that should have some, that is the sign."""
-    assert KnownLinks().settle(device(_0=0.0, _1=0.0)).values == {("utilization_ratio",): 0.5, ("links_expected",): 0.0}
+    assert KnownLinks().settle(device(_0=0.0, _1=0.0)).values == {
+        ("utilization_ratio",): 0.5,
+        ("links_expected",): 0.0,
+        ("links_up",): 0.0,
+    }
 
 
 def test_devices_do_not_share_their_past():
@@ -80,6 +101,6 @@ def test_the_past_is_bounded():
     for number in range(3000):
         links.settle(device(f"GPU-{number}", _0=1.0))
 
-    assert len(links._worked) == 256
+    assert len(links._pasts) == 256
     assert links.settle(device("GPU-2999", _0=0.0)).values["links_expected",] == 1.0
     assert links.settle(device("GPU-0", _0=0.0)).values["links_expected",] == 0.0

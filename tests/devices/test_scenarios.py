@@ -214,6 +214,21 @@ def test_eight_healthy_devices(node):
     assert not [name for name in found if "_down_" in name or "missing" in name]
 
 
+#: All that a Hopper with NVSwitches tells; the health of the fabric is well in each of its aspects.
+EVERYTHING = ("value * gpm 1", "value * links 18", "value * fabric 3", "value * fabric_health 20906")
+
+
+def test_eight_devices_stay_within_their_budget(node):
+    """A node has 1,500 series in all; its devices, which are most of them, have 1,040."""
+    here = node(*EVERYTHING)
+    here.healthy()
+    found = here.until(lambda found: any("sm_activity" in name for name in found))
+
+    assert sum(name.startswith("trainvitals_device_link_transmit_bytes_total") for name in found) == 144
+    assert found[f"trainvitals_device_fabric_unhealthy{{{key(7)}}}"] == 0.0
+    assert len(found) <= 1040
+
+
 def lost_and_back(node, code, word):
     """Let device 5 return a code for a while."""
     here = node()

@@ -200,9 +200,10 @@ FAMILIES: tuple[Family, ...] = (
         (
             "device_link_up",
             "gauge",
-            "1 while a link to another device or switch works, else 0; one that never worked has no series.",
+            "1 while a link to another device or switch works, else 0; shown once it had worked and then did not.",
             "link",
         ),
+        ("device_links_up", "gauge", "Links to other devices or switches that work."),
         ("device_links_expected", "gauge", "Links that have worked since the exporter started."),
         ("device_link_transmit_bytes_total", "counter", "Bytes sent over a link.", "link"),
         ("device_link_receive_bytes_total", "counter", "Bytes received over a link.", "link"),
