@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 #: Places of one kind that are kept; at a further one an event has no place.  Users choose the names of some.
 _MOST_PLACES = 20
+#: Reads of the first round: old events that came bit by bit would look like new ones.
+_AT_FIRST = 25
 _SWITCH = re.compile(r"(?P<effect>Fatal|Non-fatal)\b(?:, Link (?P<link>\d{1,3})\b)?", re.IGNORECASE)
 
 
@@ -37,10 +39,13 @@ class KernelCollector(Collector):
 
     def collect(self, sink: Sink) -> None:
         """Read what is new and add what was counted.  A log that cannot be read is no failure, but is told once."""
-        for record in self._source.poll():
-            event = self._parser.parse(record.text)
-            if event is not None:
-                self._take(event, record.time)
+        for _ in range(_AT_FIRST if self._oldest is None else 1):
+            for record in self._source.poll():
+                event = self._parser.parse(record.text)
+                if event is not None:
+                    self._take(event, record.time)
+            if not self._source.is_behind:
+                break
         self._complain(self._source.problem)
         sink.add("trainvitals_kernel_log_readable", float(self._source.problem is None))
         if self._source.oldest is None:

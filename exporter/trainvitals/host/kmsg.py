@@ -149,6 +149,11 @@ class KernelLog:
         self._followed_since = now if followed else None
         return records
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last :meth:`poll` left records for the next one."""
+        return self._log is not None and self._followed_since is None
+
     def check(self) -> Problem | None:
         """Return why the log cannot be read, None when it can; leaves nothing open."""
         try:
