@@ -373,7 +373,18 @@ def test_saves_are_checkpoints_if_they_are_worth_it(spool, tmp_path):
 
 # Errors of ours -----------------------------------------------------------------------------------------------------
 
-HOOKS = ["begin_scaled", "end_scaled", "exposed", "loading", "saving", "saving_parts", "step", "take_norm", "watch"]
+HOOKS = [
+    "begin_loading",
+    "begin_scaled",
+    "end_loading",
+    "end_scaled",
+    "exposed",
+    "saving",
+    "saving_parts",
+    "step",
+    "take_norm",
+    "watch",
+]
 
 
 def test_an_error_of_ours_reaches_nobody(spool, tmp_path):

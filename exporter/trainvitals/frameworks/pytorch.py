@@ -218,10 +218,13 @@ def install(torch: ModuleType) -> None:
 
 
 def _watch_optimizers(module: Any, watch: Watch) -> None:
-    guarded = safe(watch.step)
+    step = watch.step
 
     def stepped(optimizer: Any, _: Any, __: Any) -> None:
-        guarded(optimizer)
+        try:
+            step(optimizer)
+        except Exception as error:
+            probe.count_error(error)
 
     # Dynamo leaves it alone where a step is compiled; its graph has a break there anyway.
     stepped._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001
@@ -257,23 +260,28 @@ def _watch_loaders(module: Any, watch: Watch) -> None:
     if hasattr(original, _MARK):
         return
 
+    begin, end = watch.begin_loading, watch.end_loading
+
     # Not by ``within``: it would cost as much again as all the rest.
     @functools.wraps(original)
     def __next__(iterator: Any) -> Any:  # noqa: N807
         is_waiting = False
         try:
-            is_waiting = watch.begin_loading()
+            is_waiting = begin()
         except Exception as error:
             probe.count_error(error)
         try:
             batch = original(iterator)
         except BaseException as error:
-            end(is_waiting, is_over=isinstance(error, StopIteration))
+            safe(end)(is_waiting, is_over=isinstance(error, StopIteration))
             raise
-        end(is_waiting)
+        if is_waiting:
+            try:
+                end(is_waiting)
+            except Exception as error:
+                probe.count_error(error)
         return batch
 
-    end = safe(watch.end_loading)
     setattr(__next__, _MARK, True)
     kind.__next__ = __next__
 
