@@ -28,8 +28,11 @@ class Communication:
 
     def exposed(self) -> float | None:
         """Return seconds of a step: the median of the last measurements of DDP, None before the first."""
+        models = [model for reference in self._models if (model := reference()) is not None]
+        if not models:
+            return None
         total, fresh = 0.0, False
-        for model in [model for reference in self._models if (model := reference()) is not None]:
+        for model in models:
             # Private, but what DDP shows its users is the same text in a log.
             data = model._get_ddp_logging_data()  # noqa: SLF001
             iteration = data.get("iteration", 0)

@@ -29,6 +29,8 @@ from trainvitals import rankfile
 _INDEX = {name: index for index, name in enumerate(rankfile.PHASES)}
 #: Phases in which the host gives the device work, in the order in which they give up seconds.
 _WORK = tuple(_INDEX[name] for name in ("train", "backward", "forward", "optimizer"))
+#: Gradients are on their way in the backward pass, where somebody marks it.
+_BACKWARD = tuple(_INDEX[name] for name in ("device", "backward", "train", "optimizer"))
 _DATA, _DEVICE, _COMMUNICATION = (_INDEX[name] for name in ("data", "device", "communication"))
 #: Spans that may be on their way; a device that is further behind costs the measurement and nothing else.
 MAX_SPANS = 64
@@ -172,7 +174,7 @@ class Split:
     def _move_communication(self, exposed: float) -> None:
         owed = self._communication + exposed
         # A step that was shorter than an estimate shall not burden more than the next one.
-        self._communication = min(exposed, self._move(owed, (_DEVICE, *_WORK), _COMMUNICATION))
+        self._communication = min(exposed, self._move(owed, _BACKWARD, _COMMUNICATION))
 
     def _move(self, seconds: float, sources: tuple[int, ...], target: int) -> float:
         """Move up to ``seconds`` of what came to the sources in this step, so that no phase ever shrinks."""
