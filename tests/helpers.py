@@ -38,8 +38,10 @@ def wait_until(question: Callable[[], T], *, timeout: float = PATIENCE) -> T:
 
 def trainer_environment(spool: str | Path, **more: str) -> dict[str, str]:
     """Return an environment with this spool and nothing of ours or of a launcher from outside."""
-    ours = ("TRAINVITALS_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PADDLE_", "RAY_", "NVRX_")
-    launcher = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "RANK_ID", "DEVICE_ID", "RANK_SIZE"}
+    ours = ("TRAINVITALS_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PADDLE_", "RAY_", "NVRX_", "PET_", "JOBSET_")
+    ours += ("PBS_", "LSB_", "FLUX_", "MASTER_")
+    launcher = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "RANK_ID", "DEVICE_ID", "RANK_SIZE", "GROUP_RANK", "NODE_RANK"}
+    launcher |= {"JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in launcher}
     return {**kept, "TRAINVITALS_DIR": str(spool), "TRAINVITALS_RUN": "test", **more}
 

@@ -28,7 +28,7 @@ UNSTABLE = re.compile(
 #: Which of these there are depends on the machine.
 ABSENT = re.compile(
     r"^(trainvitals_(host|network|infiniband|kernel|device_source|container|rank_cgroup|rank_process_descriptors"
-    r"|rank_container|rank_slurm)_|process_|python_|trainvitals_build_info)"
+    r"|rank_container|rank_slurm|lineage)_|process_|python_|trainvitals_build_info)"
 )
 
 TRAINER = """

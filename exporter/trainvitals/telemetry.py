@@ -22,6 +22,10 @@ class Identity:
     framework: str = ""
     target_steps: int | None = None
     device_uuid: str = ""
+    #: The node by its launcher's count; empty where it does not tell.
+    node_rank: str = ""
+    #: In the kernel's spelling.
+    pci_bus_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ def test_a_healthy_rank_has_its_series(spool):
 
     labels = 'rank="5",run="healthy"'
     times = ("start_timestamp", "heartbeat_timestamp", "last_step_timestamp", "checkpoint_timestamp", "duration")
+    times += ("lineage",)
     fixed = {
         name.replace(labels, "*"): value
         for name, value in scrape.items()
@@ -37,7 +38,7 @@ def test_a_healthy_rank_has_its_series(spool):
     assert fixed == {
         'trainvitals_run_info{attempt="0",framework="python",run="healthy",world_size="1"}': 1.0,
         'trainvitals_world_size{run="healthy"}': 1.0,
-        'trainvitals_rank_info{attempt="0",local_rank="0",*,uuid=""}': 1.0,
+        'trainvitals_rank_info{attempt="0",local_rank="0",node_rank="",pci_bus_id="",*,uuid=""}': 1.0,
         "trainvitals_rank_up{*}": 1.0,
         'trainvitals_rank_state{*,state="running"}': 1.0,
         'trainvitals_rank_state{*,state="finished"}': 0.0,

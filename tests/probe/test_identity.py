@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from tests.helpers import Node, run_trainer, trainer_environment
 
-from trainvitals.probe.identity import attempt, device_uuid, framework, identify, run_name
+from trainvitals.probe.identity import attempt, device, framework, identify, run_name
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,191 @@ from trainvitals.probe.identity import attempt, device_uuid, framework, identify
         ({"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "7"}, None, "", "slurm-7"),
         ({"TORCHELASTIC_RUN_ID": "job", "SLURM_JOB_ID": "7"}, None, "", "job"),
         ({"SLURM_ARRAY_JOB_ID": "5", "SLURM_JOB_ID": "7"}, None, "", "slurm-5"),
-        ({"RAY_JOB_ID": "ray1"}, None, "", "ray1"),
+        ({"RAY_JOB_ID": "01000000"}, None, "default_worker.py", "ray-01000000"),
+        ({"PBS_JOBID": "12[3].server"}, None, "train.py", "pbs-12"),
+        ({"LSB_JOBID": "34"}, None, "train.py", "lsf-34"),
+        ({"FLUX_JOB_ID": "f5"}, None, "train.py", "flux-f5"),
         ({"TRAINVITALS_RUN": ""}, "", "train.py", "train"),
     ],
 )
 def test_the_name_comes_from_the_first_that_has_one(environ, explicit, program, expected):
     """Explicit, our variable, the launcher, the program; what breaks labels and paths becomes a dash."""
     assert run_name(environ, explicit=explicit, program=program) == expected
+
+
+RANDOM = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"
+#: What each launcher leaves in the environment of the second process of the second node of two with four.
+LAUNCHERS = {
+    "torchrun with an id": (
+        {
+            "RANK": "5",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "8",
+            "LOCAL_WORLD_SIZE": "4",
+            "GROUP_RANK": "1",
+            "GROUP_WORLD_SIZE": "2",
+            "MASTER_ADDR": "node17",
+            "MASTER_PORT": "40123",
+            "TORCHELASTIC_RUN_ID": "llama",
+            "TORCHELASTIC_RESTART_COUNT": "2",
+            "TORCHELASTIC_MAX_RESTARTS": "3",
+        },
+        ("llama", 2, 5, 1, 1, 8),
+    ),
+    "torchrun without one": (
+        {
+            "RANK": "5",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "8",
+            "GROUP_RANK": "1",
+            "MASTER_ADDR": "node17",
+            "MASTER_PORT": "29500",
+            "TORCHELASTIC_RUN_ID": "none",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+        },
+        ("train", 0, 5, 1, 1, 8),
+    ),
+    "torchrun --standalone": (
+        {
+            "RANK": "1",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "4",
+            "GROUP_RANK": "0",
+            "MASTER_ADDR": "localhost",
+            "TORCHELASTIC_RUN_ID": RANDOM,
+            "TORCHELASTIC_RESTART_COUNT": "1",
+        },
+        ("train", 1, 1, 1, 0, 4),
+    ),
+    "NVIDIA's ft_launcher in Slurm": (
+        {
+            "RANK": "5",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "8",
+            "GROUP_RANK": "1",
+            "TORCHELASTIC_RUN_ID": "none",
+            "TORCHELASTIC_RESTART_COUNT": "2",
+            "NVRX_CYCLE": "2",
+            "NVRX_INFRA_RANK": "1",
+            "SLURM_JOB_ID": "77",
+            "SLURM_NODEID": "1",
+            "SLURM_PROCID": "1",
+            "SLURM_RESTART_COUNT": "1",
+        },
+        ("slurm-77", 3, 5, 1, 1, 8),
+    ),
+    "srun": (
+        {
+            "SLURM_JOB_ID": "77",
+            "SLURM_CLUSTER_NAME": "east",
+            "SLURM_PROCID": "5",
+            "SLURM_LOCALID": "1",
+            "SLURM_NODEID": "1",
+            "SLURM_NTASKS": "8",
+            "SLURM_RESTART_COUNT": "1",
+        },
+        ("slurm-77", 1, 5, 1, 1, 8),
+    ),
+    "an array of Slurm whose tasks go on with each other": (
+        {
+            "SLURM_ARRAY_JOB_ID": "70",
+            "SLURM_ARRAY_TASK_ID": "4",
+            "SLURM_ARRAY_TASK_MIN": "1",
+            "SLURM_JOB_ID": "74",
+            "SLURM_PROCID": "5",
+            "SLURM_LOCALID": "1",
+            "SLURM_NODEID": "1",
+            "SLURM_NTASKS": "8",
+            "SLURM_RESTART_COUNT": "2",
+        },
+        ("slurm-70", 3, 5, 1, 1, 8),
+    ),
+    "Kubeflow's PyTorchJob": (
+        {
+            "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+            "HOSTNAME": "bert-worker-0",
+            "MASTER_ADDR": "bert-master-0",
+            "MASTER_PORT": "23456",
+            "RANK": "1",
+            "WORLD_SIZE": "2",
+        },
+        ("bert", 0, 1, 0, None, 2),
+    ),
+    "its master, which sees itself": (
+        {
+            "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+            "HOSTNAME": "bert-master-0",
+            "MASTER_ADDR": "localhost",
+            "RANK": "0",
+            "WORLD_SIZE": "2",
+        },
+        ("bert", 0, 0, 0, None, 2),
+    ),
+    "torchrun in Kubeflow's TrainJob, a JobSet": (
+        {
+            "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+            "HOSTNAME": "gpt-node-0-1",
+            "PET_NNODES": "2",
+            "PET_NODE_RANK": "1",
+            "MASTER_ADDR": "gpt-node-0-0.gpt",
+            "GROUP_RANK": "1",
+            "RANK": "5",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "8",
+            "TORCHELASTIC_RUN_ID": "none",
+            "TORCHELASTIC_RESTART_COUNT": "0",
+        },
+        ("gpt", 0, 5, 1, 1, 8),
+    ),
+    "a JobSet that tells its name": (
+        {
+            "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+            "JOBSET_NAME": "gpt",
+            "JOBSET_RESTART_ATTEMPT": "2",
+            "JOB_COMPLETION_INDEX": "1",
+            "TORCHELASTIC_RUN_ID": "gpt-2",
+            "RANK": "5",
+            "LOCAL_RANK": "1",
+            "WORLD_SIZE": "8",
+        },
+        ("gpt", 2, 5, 1, 1, 8),
+    ),
+    "mpirun": (
+        {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "8"},
+        ("train", 0, 5, 1, None, 8),
+    ),
+    "many nodes and nothing that names the job": (
+        {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "NODE_RANK": "1", "MASTER_ADDR": "node17"},
+        ("train", 0, 5, 1, 1, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_each_launcher_tells_who_a_rank_is(launcher, monkeypatch):
+    """Name, attempt, rank, local rank, rank of the node and size of the world."""
+    environ, expected = LAUNCHERS[launcher]
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/home/me/train.py", raising=False)
+    who = identify(environ)
+
+    names = ("run", "attempt", "rank", "local_rank", "node_rank", "world_size")
+    assert tuple(who.get(name) for name in names) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "program", "expected"),
+    [
+        ({"TORCHELASTIC_RUN_ID": RANDOM}, "-c", RANDOM),
+        ({"TORCHELASTIC_RUN_ID": RANDOM.replace("-", "")}, "train.py", "train"),
+        ({"TORCHELASTIC_RUN_ID": RANDOM, "MASTER_ADDR": "node17", "MASTER_PORT": "29500"}, "", RANDOM),
+        ({"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "node17", "MASTER_PORT": "29500"}, "-c", "node17-29500"),
+        ({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}, "-c", "c"),
+        ({"MASTER_ADDR": "bert-master-0"}, "train.py", "train"),
+    ],
+)
+def test_a_name_that_no_restart_survives_is_the_last_but_one(environ, program, expected):
+    """The name of the program is better; of a notebook and of ``-c`` there is none."""
+    assert run_name(environ, program=program) == expected
 
 
 @pytest.mark.parametrize(
@@ -67,7 +245,8 @@ def test_the_rank_comes_from_the_launcher(environ, expected):
         ({}, 0),
         ({"TORCHELASTIC_RESTART_COUNT": "2", "SLURM_RESTART_COUNT": "1"}, 3),
         ({"TRAINVITALS_ATTEMPT": "7", "TORCHELASTIC_RESTART_COUNT": "2"}, 7),
-        ({"TORCHELASTIC_RESTART_COUNT": "?"}, 0),
+        ({"TORCHELASTIC_RESTART_COUNT": "?", "SLURM_RESTART_COUNT": "-1"}, 0),
+        ({"NVRX_CYCLE": "3", "TORCHELASTIC_RESTART_COUNT": "2"}, 3),
     ],
 )
 def test_restarts_are_counted_by_the_launcher(environ, expected):
@@ -114,7 +293,12 @@ def test_what_init_is_told_wins(spool):
     scrape = Node(spool).scrape()
 
     assert scrape['trainvitals_target_steps{rank="6",run="我的模型"}'] == 100_000.0
-    assert scrape['trainvitals_rank_info{attempt="0",local_rank="0",rank="6",run="我的模型",uuid="GPU-1"}'] == 1.0
+    assert (
+        scrape[
+            'trainvitals_rank_info{attempt="0",local_rank="0",node_rank="",pci_bus_id="",rank="6",run="我的模型",uuid="GPU-1"}'
+        ]
+        == 1.0
+    )
     assert scrape['trainvitals_run_info{attempt="0",framework="python",run="我的模型",world_size="8"}'] == 1.0
     assert all(path.name.isascii() for path in spool.iterdir())
 
@@ -145,46 +329,49 @@ def test_the_name_of_the_program_is_the_last_resort(spool, tmp_path):
     assert runs == {"fine-tune", "trainer"}
 
 
-class FakeCuda:
-    """The part of torch.cuda that says which device a process computes on."""
+UUID = "8a6e0000-0000-4000-8000-000000000001"
 
-    def __init__(self, *, initialized=True, uuid="8a6e0000-0000-4000-8000-000000000001"):
-        self._initialized = initialized
-        self._uuid = uuid
 
-    def is_initialized(self):
-        """Whether there is a context."""
-        return self._initialized
+class FakeDevice:
+    """The part of torch.cuda (or of another device) that says which device a process computes on."""
+
+    def __init__(self, module="torch.cuda", /, **properties):
+        self.__name__ = module
+        self._properties = properties
 
     def current_device(self):
-        """Would make a context where there is none."""
-        assert self._initialized
+        """Return the number of a device."""
         return 3
 
     def get_device_properties(self, index):
-        """Return an object with a uuid, or one without."""
+        """Return an object with what is known."""
         assert index == 3
-        return SimpleNamespace(uuid=self._uuid) if self._uuid else SimpleNamespace()
+        return SimpleNamespace(**self._properties)
 
 
 @pytest.mark.parametrize(
-    ("cuda", "expected"),
+    ("module", "environ", "expected"),
     [
-        (FakeCuda(), "GPU-8a6e0000-0000-4000-8000-000000000001"),
-        (FakeCuda(uuid="MIG-8a6e0000-0000-4000-8000-000000000002"), "MIG-8a6e0000-0000-4000-8000-000000000002"),
-        (FakeCuda(initialized=False), None),
-        (FakeCuda(uuid=None), None),
-        (None, None),
+        (FakeDevice(uuid=UUID), {}, {"device_uuid": f"GPU-{UUID}"}),
+        (FakeDevice(uuid=f"MIG-{UUID}"), {}, {"device_uuid": f"MIG-{UUID}"}),
+        (FakeDevice(uuid=UUID), {"CUDA_VISIBLE_DEVICES": f"MIG-1,MIG-{UUID}"}, {"device_uuid": f"MIG-{UUID}"}),
+        (FakeDevice(uuid=UUID), {"NVIDIA_VISIBLE_DEVICES": f"MIG-{UUID}"}, {"device_uuid": f"MIG-{UUID}"}),
+        (FakeDevice(uuid=UUID), {"CUDA_VISIBLE_DEVICES": "MIG-other"}, {"device_uuid": f"GPU-{UUID}"}),
+        (
+            FakeDevice(uuid=UUID, pci_domain_id=1, pci_bus_id=0xA5, pci_device_id=2),
+            {},
+            {"device_uuid": f"GPU-{UUID}", "pci_bus_id": "0001:a5:02.0"},
+        ),
+        (FakeDevice(pci_domain_id=0, pci_bus_id="x", pci_device_id=0), {}, {}),
+        (FakeDevice("torch.xpu", uuid="86800000-1"), {}, {"device_uuid": "86800000-1"}),
+        (FakeDevice("torch.npu", name="Ascend910B"), {}, {}),
+        (SimpleNamespace(), {}, {}),
+        (None, {}, {}),
     ],
 )
-def test_a_device_is_told_only_where_the_training_has_one(cuda, expected):
-    """Without a context nothing is asked; an older torch that knows no uuid is no error."""
-    assert expected == device_uuid(SimpleNamespace(cuda=cuda) if cuda else None)
-
-
-def test_a_process_without_torch_has_no_device():
-    """Nothing is imported to find out."""
-    assert device_uuid(None) is None
+def test_a_device_is_told_as_its_driver_and_the_kernel_write_it(module, environ, expected):
+    """Uuid and PCI address, an instance by its own uuid; what is not known is not told, and nothing raises."""
+    assert device(module, environ) == expected
 
 
 def test_the_rank_of_a_process_group_counts_where_no_launcher_told_one(monkeypatch):

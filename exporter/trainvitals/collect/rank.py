@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainvitals import rankfile
+from trainvitals.collect.changes import Changes
 from trainvitals.collect.data import RankData
 from trainvitals.collect.spool import RankFile
 from trainvitals.detect import Detector
@@ -87,6 +88,7 @@ class Rank:
     checkpoints: int = 0
     checkpoint_failures: int = 0
     data: RankData = field(default_factory=RankData)
+    changes: Changes = field(default_factory=Changes)
     owner: int = 0
     #: The process, while it lives and can be seen, and its CLOCK_MONOTONIC time when it made its file.
     pid: int = 0
@@ -137,6 +139,10 @@ class Rank:
         for event in file.events:
             self._take_event(event)
             self.data.take(event, now)
+        try:
+            self.changes.follow(file)
+        except Exception:
+            self.complain("changes make no sense")
 
     def _take_step(self, attempt: _Attempt, step: Step) -> None:
         before = attempt.last_step
@@ -165,6 +171,8 @@ class Rank:
             log.warning("run %r, rank %d: %s", who.run, who.rank, message, exc_info=True)  # noqa: LOG014  its callers'
 
     def _take_event(self, event: Event) -> None:
+        if event.kind == "lineage":
+            return
         if event.kind in self.kinds or len(self.kinds) < MAX_KINDS:
             self.kinds[event.kind] += 1
         if event.kind == "checkpoint" and event.fields.get("action") == "save":

@@ -68,6 +68,8 @@ class RanksCollector(Collector):
                 if rank.up:
                     _add_rank(sink, rank)
             self._add_findings(sink, run, ranks)
+            # What changes in a run changes on all of its ranks.
+            min(ranks, key=lambda rank: (not rank.up, rank.identity.rank)).changes.add(sink, run)
         # A run may have lost more ranks than there is room for: those that live come first, of all runs.
         for rank in self._runs.ranks():
             if not rank.up:
@@ -108,7 +110,8 @@ def _step(ranks: list[Rank]) -> int | None:
 def _add_rank(sink: Sink, rank: Rank) -> None:
     who = rank.identity
     key = (who.run, who.rank)
-    sink.add("trainvitals_rank_info", 1.0, *key, who.local_rank, who.attempt, who.device_uuid)
+    place = (who.local_rank, who.node_rank, who.attempt, who.device_uuid, who.pci_bus_id)
+    sink.add("trainvitals_rank_info", 1.0, *key, *place)
     sink.add("trainvitals_rank_up", float(rank.up), *key)
     for state in _STATES:
         sink.add("trainvitals_rank_state", float(rank.state == state), *key, state)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from trainvitals import rankfile
 from trainvitals.collect import data, events
 from trainvitals.rankfile.ledger import DataCounters, path_of_data
-from trainvitals.telemetry import Event, Identity, Step
+from trainvitals.telemetry import Event, Identity, Step, pci_address
 
 log = logging.getLogger(__name__)
 
@@ -412,4 +412,6 @@ def _identity(fields: dict[str, object]) -> Identity:
         framework=text("framework"),
         target_steps=target or None,
         device_uuid=text("device_uuid"),
+        node_rank=str(number("node_rank", 0)) if "node_rank" in fields else "",
+        pci_bus_id=pci_address(text("pci_bus_id")),
     )

@@ -18,7 +18,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         name="trainvitals_rank_info",
         type="gauge",
-        labels=("run", "rank", "local_rank", "attempt", "uuid"),
+        labels=("run", "rank", "local_rank", "node_rank", "attempt", "uuid", "pci_bus_id"),
         help="A rank and, when the process told it, the device that it computes on; join device series with it.",
         source="ranks",
     ),

@@ -23,7 +23,7 @@ import sys
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainvitals.probe import spool
 from trainvitals.probe.ending import Ending
@@ -31,11 +31,14 @@ from trainvitals.probe.identity import identify
 from trainvitals.probe.recorder import Recorder
 from trainvitals.rankfile import PHASES
 
+if TYPE_CHECKING:
+    from trainvitals.probe.lineage import Lineage
+
 __all__ = ["checkpoint", "evaluate", "event", "finish", "init", "log", "phase", "step"]
 
 #: So many errors of our own switch the probe off.
 MAX_ERRORS = 3
-_WHOLE_NUMBERS = ("target_steps", "attempt", "rank", "local_rank", "world_size")
+_WHOLE_NUMBERS = ("target_steps", "attempt", "rank", "local_rank", "node_rank", "world_size")
 _LONGEST_MESSAGE = 400
 
 _recorder: Recorder | None = None
@@ -47,22 +50,35 @@ _thread = 0
 _parent_file: str | None = None
 #: Is called after an event of the program's.
 _after_event: Callable[[], None] | None = None
+#: What a recorder has told of what its run is made of.
+_told_lineage: tuple[Recorder, Lineage] | None = None
 _fork_hook_installed = False
 _told: set[str] = set()
 #: What tells the exception that was recorded last; the exception itself would keep its frames alive.
 _last_exception: tuple[int, str] | None = None
 
 
-def init(run: str | None = None, target_steps: int | None = None, **identity: Any) -> bool:
-    """Start to record this process; return whether it does.  A second call changes nothing.
+def init(
+    run: str | None = None,
+    target_steps: int | None = None,
+    *,
+    config: object = None,
+    dataset: object = None,
+    model: object = None,
+    **identity: Any,
+) -> bool:
+    """Start to record this process; return whether it does.  A second call only adds what the run is made of.
 
     ``run`` is the name of the job, the same on every rank and across restarts.
-    By default it comes from ``TRAINVITALS_RUN``, else from the launcher (torchrun, Slurm, Ray), else from the program.
+    By default it comes from ``TRAINVITALS_RUN``, else from the launcher, else from the program.
     ``target_steps`` is the planned number of steps; without it there is no percentage and no remaining time.
     ``identity`` is what no launcher told: ``rank``, ``local_rank``, ``world_size``, ``attempt``, ``device_uuid``.
+    ``config``, ``dataset`` and ``model`` are kept as short tables that show what changed between attempts; see
+    :mod:`trainvitals.probe.digest`.
     """
     global _recorder, _thread
     if _recorder is not None:
+        add_lineage(config=config, dataset=dataset, model=model)
         return True
     if _switched_off is not None or not _wanted() or _is_import_by_child(sys._getframe(1)):  # noqa: SLF001  no other way
         return False
@@ -79,6 +95,9 @@ def init(run: str | None = None, target_steps: int | None = None, **identity: An
     _recorder, _thread = recorder, get_ident()
     _call(_install)
     _call(Recorder.event, "start", {name: who[name] for name in ("attempt", "world_size")})
+    if os.environ.get("TRAINVITALS_LINEAGE", "") != "0":
+        recorder.after_first_step = _complete_lineage
+    add_lineage(config=config, dataset=dataset, model=model)
     return _recorder is not None
 
 
@@ -295,6 +314,30 @@ def add_identity(**identity: Any) -> None:
         recorder.identify(**{name: news[name] for name in news if name == "framework" or name not in recorder.given})
 
     _call(add)
+
+
+def add_lineage(**given: object) -> None:
+    """Add what the run is made of (``config``, ``dataset``, ``model``); a later table of a kind takes its place."""
+    known = {name: value for name, value in given.items() if value is not None}
+    if known and os.environ.get("TRAINVITALS_LINEAGE", "") != "0":
+        _call(lambda recorder: _lineage(recorder).add(**known))
+
+
+def _complete_lineage() -> None:
+    _call(lambda recorder: _lineage(recorder).complete())
+
+
+def _lineage(recorder: Recorder) -> Lineage:
+    """Return the lineage of this process."""
+    global _told_lineage
+    if _told_lineage is None or _told_lineage[0] is not recorder:
+        from trainvitals.probe.lineage import Lineage  # noqa: PLC0415  It hashes: not before somebody needs it.
+
+        identity = recorder.writer.identity
+        lineage = Lineage(lambda fields: recorder.event("lineage", fields), whole=not identity.get("rank"))
+        recorder.lineage = lambda: lineage.hash
+        _told_lineage = recorder, lineage
+    return _told_lineage[1]
 
 
 def count_error(error: Exception) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from trainvitals import rankfile
 from trainvitals.probe import split
 from trainvitals.probe.events import EventsFile, text
-from trainvitals.probe.identity import device_uuid
+from trainvitals.probe.identity import device
 from trainvitals.probe.tensors import TensorReader
 
 _PHASE_INDEX = {name: index for index, name in enumerate(rankfile.PHASES)}
@@ -61,6 +61,10 @@ class Recorder:
         self._shares: split.Split | None = None
         self._phases: list[int] = []
         self.closed = False
+        #: Is called behind the first step, when the program has imported what it needs.
+        self.after_first_step: Callable[[], None] | None = None
+        #: Returns what the run is made of, as a hash.
+        self.lineage: Callable[[], str] | None = None
         self._early: dict[str, Any] = {}
         self._quick: dict[tuple[str, ...], Step] = {}
         #: The function behind ``trainvitals.step``; it changes with what the steps hold.
@@ -170,7 +174,7 @@ class Recorder:
             if self._early and isinstance(values, Mapping):
                 values, self._early = {**self._early, **values}, {}
             if "device_uuid" not in self.writer.identity:
-                self.identify(device_uuid=device_uuid(sys.modules.get("torch")))
+                self.identify(**device(split.device_module(sys.modules.get("torch")), os.environ))
         if self._shares is not None:
             self._end_step(now)
         if self._tensors is not None:
@@ -183,6 +187,8 @@ class Recorder:
                 self._tensors.take(tensors, lambda late: self._write(count, step, time.monotonic(), late, skipped))
             )
         self._write(count, step, now, plain, skipped)
+        if count == 1 and self.after_first_step is not None:
+            self.after_first_step()
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Add values to the last step, in a record of their own; before the first step they wait for it."""
@@ -392,6 +398,8 @@ class Recorder:
             fields["path"] = text(path) if isinstance(path, str) else path
         if error is not None:
             fields["error"] = error
+        if self.lineage is not None:
+            fields["lineage"] = self.lineage()
         self.event("checkpoint", fields)
 
     def finish(self, status: str) -> None:

@@ -84,7 +84,7 @@ EVENTS_SUFFIX = ".events"
 NEW_SUFFIX = ".new"
 #: The events of one rank may take this many bytes of the spool, and each line this many.
 EVENTS_LIMIT = 1 << 20
-LONGEST_EVENT = 4096
+LONGEST_EVENT = 16 << 10
 
 
 class RankFileError(Exception):

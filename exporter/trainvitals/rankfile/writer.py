@@ -35,7 +35,19 @@ from trainvitals.rankfile.layout import (
 )
 
 #: What is kept of an identity that does not fit; the rest of the text area is for names.
-_ESSENTIAL = ("run", "attempt", "rank", "local_rank", "world_size", "framework", "target_steps", "device_uuid", "pid")
+_ESSENTIAL = (
+    "run",
+    "attempt",
+    "rank",
+    "local_rank",
+    "node_rank",
+    "world_size",
+    "framework",
+    "target_steps",
+    "device_uuid",
+    "pci_bus_id",
+    "pid",
+)
 _LONGEST_IDENTITY = 3072
 
 
