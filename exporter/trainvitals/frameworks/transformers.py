@@ -231,9 +231,9 @@ def _attend(trainer: Any) -> Watch | None:
 
 
 def _watch_of(trainer: Any) -> Watch | None:
-    handler = trainer.callback_handler
-    watch = vars(handler).get(_MARK)
-    return watch if watch in handler.callbacks else None
+    handler: Any = getattr(trainer, "callback_handler", None)
+    watch = getattr(handler, _MARK, None)
+    return watch if watch is not None and watch in handler.callbacks else None
 
 
 def _hang(kind: type) -> None:
