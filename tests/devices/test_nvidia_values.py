@@ -123,6 +123,14 @@ def test_unified_memory_is_absent(driver):
     assert device.values["memory_activity_ratio",] == 0.4
 
 
+@pytest.mark.parametrize(("number", "kind"), [(-8, 5), (2**32 - 8, 1), (-8, 4)], ids=["int", "uint", "llong"])
+def test_a_limit_as_a_margin_keeps_its_sign(driver, number, kind):
+    """Other programs read it as signed, whatever type the driver gives it."""
+    driver.behave(f"value 0 field193 {number}", f"value 0 field193_type {kind}")
+
+    assert driver.message().devices[0].values["temperature_margin_limit_celsius", "shutdown"] == -8.0
+
+
 @pytest.mark.parametrize("celsius", [0, -5])
 def test_a_margin_may_be_used_up(driver, celsius):
     """No degree left, and less than none, are readings (gpud#1208)."""

@@ -97,6 +97,7 @@ def test_what_is_absent_is_not_written():
         b'{"faults":[]}',
         b'{"at":true}',
         b'{"devices":[{"index":0,"up":true,"failed":{"x":NaN}}]}',
+        b'{"devices":[{"index":0,"up":true,"failed":{"x":-1}}]}',
         b'{"devices":[{"index":0,"up":true,"failed":{"x":Infinity}}]}',
         b'{"devices":' + 100_000 * b"[" + b"}",
         b"\xff\xfe",

@@ -132,7 +132,7 @@ def _unpack(item: Any, vendor: str) -> DeviceSample:
         vendor=vendor,
         values=dict(map(_value, _list(item.get("values", []), _MOST_VALUES))),
         processes=tuple(map(_process, _list(item.get("processes", []), _MOST_ENTRIES))),
-        failed={reason: int(count) for reason, count in _table(item.get("failed", {})).items()},
+        failed={reason: _count(number) for reason, number in _table(item.get("failed", {})).items()},
     )
 
 
@@ -181,6 +181,12 @@ def _number(value: Any) -> float:
     if type(value) not in (int, float):
         raise ValueError("not a number")
     return float(value)
+
+
+def _count(value: float) -> int:
+    if value >= 0:
+        return int(value)
+    raise ValueError("not a count")
 
 
 def _table(value: Any) -> dict[str, float]:

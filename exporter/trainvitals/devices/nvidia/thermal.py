@@ -15,6 +15,7 @@ from trainvitals.telemetry import DeviceSample
 _LIMITS = (("shutdown", 193, 0), ("slowdown", 194, 1), ("memory_max", 195, 2), ("gpu_max", 196, 3))
 _MOST_FANS = 16
 _BLANK = float(2**32 - 1)
+_SIGN = 2**31
 
 
 def _gpu(gpu: Gpu) -> float:
@@ -28,10 +29,15 @@ def _gpu(gpu: Gpu) -> float:
     return _BLANK if celsius == -1 else celsius
 
 
+def _signed(celsius: float) -> float:
+    """Return a margin with its sign, also where the driver calls it an unsigned number; a blank stays one."""
+    return celsius - 2 * _SIGN if _SIGN <= celsius < _BLANK else celsius
+
+
 def _limit(name: str, field: int, threshold: int) -> Signal:
     def read(gpu: Gpu, sample: DeviceSample) -> None:
         if gpu.has(field):
-            sample.set("temperature_margin_limit_celsius", gpu.field(field), name)
+            sample.set("temperature_margin_limit_celsius", _signed(gpu.field(field)), name)
         else:
             celsius = gpu.nvml.nvmlDeviceGetTemperatureThreshold(gpu.handle, threshold)
             sample.set("temperature_limit_celsius", float(celsius), name)
