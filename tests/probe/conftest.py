@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -69,4 +70,5 @@ def probe(recorder, monkeypatch):
     monkeypatch.setattr(probe_module, "_recorder", recorder)
     monkeypatch.setattr(probe_module, "_switched_off", None)
     monkeypatch.setattr(probe_module, "_told", set())
+    monkeypatch.setattr(probe_module, "_thread", threading.get_ident())
     return probe_module
