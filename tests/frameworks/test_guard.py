@@ -154,3 +154,19 @@ def test_errors_before_the_recording_are_counted_with_it(probe, recorded, monkey
 
     assert recorded().state.errors == 1
     assert guard._early == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_code_does_not_see_ours(trainer):
+    """Not even one break of its graph; where nothing is compiled, ours is called."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    said = []
+    around(trainer, "train", before=lambda *_: said.append("before"), after=Switch()(lambda *_: said.append("after")))
+    mine = trainer()
+
+    compiled = torch.compile(lambda steps: mine.train(2, scale=steps), backend="eager", fullgraph=True)
+
+    assert torch.equal(compiled(torch.tensor(3.0)), torch.tensor(6.0))
+    assert said == []
+    assert mine.train(2) == 2
+    assert said == ["before", "after"]

@@ -122,9 +122,19 @@ def test_evaluations_are_told_whole(loggers, recorded):
 def test_who_knows_the_loss_better_is_not_contradicted(loggers, capture, recorded):
     """Below a framework, a logger adds what nobody else tells, and not what the framework writes a second time."""
     capture.step(Source.FRAMEWORK, 5, {"loss": 2.0})
-    loggers.take({"train/loss": 9.0, "train/epoch": 1.0, "reward": 0.5}, 5)
+    loggers.take({"train/loss": 9.0, "train/epoch": 1.0, "reward": 0.5, "val_loss": 8.0}, 4)
 
     assert recorded().steps == [(5, {"loss": 2.0}), (5, {"reward": 0.5})]
+    assert evaluations(recorded()) == []
+
+
+def test_beside_the_programs_own_steps_all_but_the_loss_is_taken(loggers, capture, recorded):
+    """A program that calls trainvitals.step and logs an evaluation elsewhere keeps both."""
+    capture.step(Source.USER, 5, {"loss": 2.0})
+    loggers.take({"train/loss": 9.0, "train/accuracy": 0.5, "val_loss": 8.0}, 5)
+
+    assert recorded().steps == [(5, {"loss": 2.0}), (5, {"train/accuracy": 0.5})]
+    assert evaluations(recorded()) == [("validation", 5, {"loss": 8.0})]
 
 
 def test_names_are_bounded(loggers, recorded):

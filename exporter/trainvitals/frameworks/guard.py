@@ -7,6 +7,7 @@ and what the program itself raises or returns is not touched.
 from __future__ import annotations
 
 import functools
+import sys
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -103,14 +104,19 @@ def around(
 
     ``before(*args, **kwargs)`` is called first, ``after(result, *args, **kwargs)`` when the call returned,
     ``failed(error, *args, **kwargs)`` when it raised.  All are made safe.  A second time changes nothing.
+    Code that ``torch.compile`` traces does not see them: ours would break its graph, or worse.
     """
     original = getattr(owner, name, None)
     if not callable(original) or getattr(original, _MARK, False):
         return False
     before, after, failed = (None if call is None else safe(call) for call in (before, after, failed))
 
+    is_compiling = _compiling()
+
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(*args, **kwargs)
         if before is not None:
             before(*args, **kwargs)
         try:
@@ -129,6 +135,17 @@ def around(
     except (AttributeError, TypeError):  # A class of an extension module cannot be changed.
         return False
     return True
+
+
+def _compiling() -> Callable[[], bool]:
+    """Return the question whether ``torch.compile`` is tracing, which it answers itself while it does."""
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    question: Callable[[], bool] = getattr(compiler, "is_dynamo_compiling", _never)
+    return question
+
+
+def _never() -> bool:
+    return False
 
 
 def within(owner: Any, name: str, enter: Callable[..., AbstractContextManager[Any] | None]) -> bool:

@@ -74,7 +74,8 @@ class Loggers:
             return
         if capture.is_muted(Source.LOGGER):
             # Whoever counts the steps knows the loss; what nobody else tells is added.
-            known, others = {}, {name: others[name] for name in others if not name.startswith(_ECHOES)}
+            echoes = _ECHOES if _below_a_framework() else ()
+            known, others = {}, {name: others[name] for name in others if not name.startswith(echoes)}
         if known or others:
             probe.log({**known, **others})
 
@@ -95,7 +96,7 @@ class Loggers:
 
     def _evaluation(self, split: str, number: int | None, values: dict[str, Any]) -> None:
         """Hold results until all of one evaluation are there: each report replaces the one before."""
-        if not probe.is_recording():
+        if not probe.is_recording() or _below_a_framework():
             return
         if self._held is not None and self._held[:2] == (split, number):
             self._held[2].update(values)
@@ -113,6 +114,11 @@ class Loggers:
         if held is not None:
             split, number, values = held
             probe.evaluate(number, values, name=split)
+
+
+def _below_a_framework() -> bool:
+    """Whether a framework counts the steps, which tells of evaluations itself and under names of its own."""
+    return capture.is_muted(Source.ENGINE) and not capture.is_muted(Source.FRAMEWORK)
 
 
 def _is_host_number(value: Any) -> bool:
