@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.fixtures.nvml.driver import Driver, compile_stub
 
-from trainvitals.collect.base import Runner
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog, FaultsCollector
+from trainvitals.collect.runner import Runner
 from trainvitals.devices.pci import Bus
 from trainvitals.devices.supervisor import Supervisor
 from trainvitals.devices.vendors import VENDORS

@@ -18,7 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 from trainvitals import detect
 from trainvitals._version import __version__
 from trainvitals.collect.attribution import AttributionCollector
-from trainvitals.collect.base import Collector, Runner
+from trainvitals.collect.base import Collector
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog, FaultsCollector
 from trainvitals.collect.host import HostCollector
@@ -26,6 +26,7 @@ from trainvitals.collect.kernel import KernelCollector
 from trainvitals.collect.network import NetworkCollector
 from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
+from trainvitals.collect.runner import Runner
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 from trainvitals.collect.storage import StorageCollector

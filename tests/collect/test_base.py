@@ -9,7 +9,8 @@ import time
 import pytest
 from tests.helpers import Scrape, wait_until
 
-from trainvitals.collect.base import Collector, NoData, Runner, Sink, Tally
+from trainvitals.collect.base import Collector, NoData, Sink, Tally
+from trainvitals.collect.runner import Runner
 from trainvitals.metrics import FAMILIES, STEP_BUCKETS
 
 

@@ -9,9 +9,10 @@ import pytest
 from tests.devices.helpers import children, descriptors, wait_until
 from tests.fixtures.nvml.driver import driver, stub, uuid  # noqa: F401  # Two of them are fixtures.
 
-from trainvitals.collect.base import Collector, NoData, Runner, Sink, Tally
+from trainvitals.collect.base import Collector, NoData, Sink, Tally
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog
+from trainvitals.collect.runner import Runner
 from trainvitals.config import DeviceSettings
 from trainvitals.devices.base import Reading
 from trainvitals.devices.simulated import SimulatedDevices
