@@ -12,11 +12,10 @@ class Tier(Enum):
     FAST = "every round"
     MEDIUM = "counters and temperatures"
     SLOW = "health, links, what is set"
-    STATIC = "what the device is"
 
 
 #: Seconds between two reads of a tier.
-SECONDS: Mapping[Tier, float] = {Tier.FAST: 0.0, Tier.MEDIUM: 15.0, Tier.SLOW: 60.0, Tier.STATIC: 3600.0}
+SECONDS: Mapping[Tier, float] = {Tier.FAST: 0.0, Tier.MEDIUM: 15.0, Tier.SLOW: 60.0}
 
 
 class Schedule:

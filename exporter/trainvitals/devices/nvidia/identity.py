@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trainvitals.devices.nvidia.errors import minor
+from trainvitals.devices.nvidia.apart import apart
 from trainvitals.devices.nvidia.gpu import Gpu, text
 from trainvitals.devices.nvidia.rows import Signal
 from trainvitals.devices.tiers import Tier
@@ -42,16 +42,15 @@ _PARTS: tuple[Callable[[Any, Any], str], ...] = (_serial, _board, _firmware, _mi
 
 
 def _hardware(gpu: Gpu, sample: DeviceSample) -> None:
-    parts = []
-    for part in _PARTS:
-        try:
-            parts.append(part(gpu.nvml, gpu.handle))
-        except gpu.nvml.NVMLError as error:
-            if not minor(error.value, sample.failed):
-                raise
-            parts.append("")
+    """Read what a GPU has not told yet; it stays the same for as long as the handle lives."""
+    told: dict[int, str] = gpu.kept.setdefault("hardware", {})
+    for place, part in enumerate(_PARTS):
+        if place not in told:
+            with apart(gpu, sample):
+                told[place] = part(gpu.nvml, gpu.handle)
+    parts = [told.get(place, "") for place in range(len(_PARTS))]
     if any(parts):
         sample.set("hardware_info", 1.0, *parts)
 
 
-SIGNALS = (Signal(Tier.STATIC, _hardware),)
+SIGNALS = (Signal(Tier.SLOW, _hardware),)
