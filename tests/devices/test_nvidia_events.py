@@ -10,7 +10,7 @@ import time
 
 import pytest
 from tests.devices.helpers import wait_until
-from tests.devices.hurried import until
+from tests.devices.hurried import hurried, until
 from tests.fixtures.nvml.driver import uuid
 
 from trainvitals.devices.nvidia.events import Backlog
@@ -113,6 +113,21 @@ def test_a_device_that_falls_off_the_bus_is_named(driver, log):
 
     assert found == [("0000:1f:00.0", 79)]
     assert (device.reason, device.uuid) == ("lost", uuid(5))
+
+
+def test_a_device_whose_address_came_late_is_named(driver, log):
+    """The address could not be read when the device was opened; it is known to the thread as soon as it was told."""
+    driver.behave("return 4 pci 10")
+    with hurried(driver) as line:
+        line()
+        seen = log.waits()
+        wait_until(lambda: log.waits() > seen)
+        driver.behave()
+        until(line, lambda message: message.devices[4].pci_bus_id)
+        line()
+        log.add(f"4 {XID} 94")
+
+        assert collected(line, 1) == [("0000:1e:00.0", 94)]
 
 
 def test_a_lost_device_does_not_silence_the_others(driver, log):

@@ -56,6 +56,18 @@ def test_what_a_device_does_not_have_is_asked_for_once_a_minute(driver):
     assert all(sample.failed == {} for sample in found)
 
 
+@pytest.mark.parametrize(("call", "part"), [("name", "name"), ("pci", "pci_bus_id")])
+def test_a_name_that_failed_once_is_asked_for_again(driver, call, part):
+    """A GPU without a name or an address for a moment has them a minute later, and keeps its handle."""
+    found = rounds(driver, (0, f"return 0 {call} 10"), (2, "log"), (59, "log"), (61, "log"), (180, "log"))
+
+    whole = {"name": "NVIDIA Stub 96GB", "pci_bus_id": "0000:1a:00.0"}[part]
+    assert [getattr(sample, part) for sample in found] == ["", "", "", whole, whole]
+    assert {sample.uuid for sample in found} == {found[0].uuid}
+    assert [calls.count(call) for calls in driver.calls()] == [0, 0, 1, 0]
+    assert not any("handle" in calls for calls in driver.calls())
+
+
 def test_what_failed_is_asked_for_again_at_once(driver):
     """Only "not supported" lasts."""
     found = rounds(driver, (0, "return 0 utilization 999", "return 0 field186 10", "return 0 sm_clock 21"), (2,))

@@ -146,6 +146,8 @@ class _Watcher(threading.Thread):
         self._in_a_row = 0
 
     def watch(self, wanted: _Watched) -> None:
+        # A GPU that is not watched any more keeps its name: an event of it may be under way.
+        self._names |= {address: pci for address, (_, pci) in wanted.items()}
         if wanted.keys() != self._wanted.keys():
             self._wanted = wanted
 
@@ -191,7 +193,6 @@ class _Watcher(threading.Thread):
         """Make a new set for those GPUs of ``wanted`` that can be registered; none is made when there is none."""
         self._free()
         self._tried, self._tried_at, self._complete = wanted, time.monotonic(), True
-        self._names |= {address: pci for address, (_, pci) in wanted.items()}
         handles = [handle for handle, _ in wanted.values() if self._tells_xids(handle)]
         while handles and not self._ending.is_set():
             bad = self._filled(handles)

@@ -20,6 +20,8 @@ from trainvitals.telemetry import DeviceSample, Fault
 
 _DRIVER_NOT_LOADED = 9
 _LIBRARY_NOT_FOUND = 12
+#: Seconds until a GPU that did not tell its name or its address is asked again.
+_AGAIN = 60.0
 
 
 class Nvidia:
@@ -112,6 +114,7 @@ class Nvidia:
         sample = self._blank(index)
         try:
             gpu = self._gpus.get(index) or self._opened(index)
+            self._complete(gpu)
             sample = self._blank(index)
             answered = rounds.read(gpu, sample, self._signals, self._clock())
             if index not in self._gpus:
@@ -140,6 +143,17 @@ class Nvidia:
             self._gpus[index] = gpu
             self._events.watch(index, handle, identity.pci_bus_id)
         return gpu
+
+    def _complete(self, gpu: Gpu) -> None:
+        """Ask for what a GPU did not tell when it was opened.  Raises NVMLError."""
+        last: float = gpu.kept.setdefault("identity asked", self._clock())
+        if all(gpu.identity) or self._clock() - last < _AGAIN:
+            return
+        gpu.kept["identity asked"] = self._clock()
+        told = zip(gpu.identity, self._identify(gpu.handle), strict=True)
+        gpu.identity = Identity(*(before or now for before, now in told))
+        self._identities[gpu.index] = gpu.identity
+        self._events.watch(gpu.index, gpu.handle, gpu.identity.pci_bus_id)
 
     def _blank(self, index: int) -> DeviceSample:
         uuid, name, pci_bus_id = self._identities.get(index, Identity())
