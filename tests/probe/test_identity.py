@@ -260,12 +260,15 @@ def test_the_framework_is_the_most_specific_one_that_was_imported(monkeypatch):
         "torch",
         "transformers",
         "lightning",
+        "pytorch_lightning",
         "keras",
         "jax",
         "paddle",
         "mindspore",
         "accelerate",
         "deepspeed",
+        "megatron",
+        "torchtitan",
     ):
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert framework() == "python"
@@ -273,6 +276,21 @@ def test_the_framework_is_the_most_specific_one_that_was_imported(monkeypatch):
     assert framework() == "torch"
     monkeypatch.setitem(sys.modules, "transformers", sys)
     assert framework() == "transformers"
+
+
+def test_torchrun_without_a_name_keeps_that_of_the_program(spool, tmp_path):
+    """The real one: --standalone makes a random id at each start; both ranks and the next start have one name."""
+    pytest.importorskip("torch", reason="needs PyTorch")
+    script = tmp_path / "finetune.py"
+    script.write_text("import trainvitals; trainvitals.init(); trainvitals.step(1, loss=1.0)\n")
+    environ = trainer_environment(spool, OMP_NUM_THREADS="1")
+    del environ["TRAINVITALS_RUN"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    subprocess.run(command, env=environ, check=True, capture_output=True, timeout=300)
+    files = [file.identity for file in Node(spool).spool.poll()]
+
+    found = sorted((who.run, who.rank, who.local_rank, who.node_rank, who.world_size) for who in files)
+    assert found == [("finetune", 0, 0, "0", 2), ("finetune", 1, 1, "0", 2)]
 
 
 def test_what_init_is_told_wins(spool):
