@@ -81,7 +81,8 @@ def test_each_poll_hands_on_what_is_new(spool, reader):
     with trainer(HEALTHY, spool) as process:
         (file,) = reader.poll()
         assert [step.step for step in file.steps] == list(range(20))
-        assert [event.kind for event in file.events] == ["start", "evaluation", "checkpoint"]
+        kinds = [event.kind for event in file.events if event.kind != "lineage"]
+        assert kinds == ["start", "evaluation", "checkpoint"]
         (file,) = reader.poll()
         assert (file.steps, file.events) == ([], [])
         process.stdin.write("\n")

@@ -385,7 +385,7 @@ def test_events_that_cannot_be_written_are_dropped_and_counted(probe, recorded):
         def __str__(self):
             raise ValueError
 
-    probe.event("long", "x" * 5000)
+    probe.event("long", "x" * 20_000)
     probe.event("circular", fields=circular)
     probe.event("broken", thing=Broken())
     probe.event("keys", fields={(1, 2): 3})
