@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from trainvitals.frameworks import capture as capture_module
 from trainvitals.frameworks.capture import Capture, Source
 
 
@@ -81,3 +84,28 @@ def test_what_is_quoted_is_known_already():
     with capture.quoting(), capture.quoting():
         assert capture.is_quoted
     assert not capture.is_quoted
+
+
+def test_a_refusal_is_taken_at_once(monkeypatch):
+    """A spool that cannot be used is not asked again in each step; a recording that the program begins counts."""
+    asked = []
+    monkeypatch.setattr(capture_module.probe, "init", lambda **_: bool(asked.append(1)))
+    capture = Capture()
+
+    assert not any(capture.step(Source.FRAMEWORK, number) for number in range(3))
+    assert asked == [1]
+    monkeypatch.setattr(capture_module.probe, "is_recording", lambda: True)
+    assert capture.begin()
+
+
+def test_a_forked_child_of_a_training_is_none(monkeypatch):
+    """What a worker of its loader calls starts no recording; where only the children train, each has one."""
+    asked = []
+    monkeypatch.setattr(capture_module.probe, "init", lambda **_: not asked.append(os.getpid()))
+    recorded, fresh = Capture(), Capture()
+    assert recorded.begin()
+
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert not recorded.begin()
+    assert fresh.begin()
+    assert asked[1:] == [-1]

@@ -7,6 +7,7 @@ know beside (a loss that is logged) is added to the step of the owner.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from enum import IntEnum
@@ -35,6 +36,9 @@ class Capture:
     def __init__(self) -> None:
         self._owner: Source | None = None
         self._own_steps = 0
+        self._is_refused = False
+        #: The process that was recorded first.
+        self._process = 0
         self._held: dict[str, Any] = {}
         #: How many frameworks are telling loggers what is known already.
         self.quotes = 0
@@ -45,12 +49,18 @@ class Capture:
         ``identity`` (``target_steps``, ``framework``) is added where the program itself has not told it.
         """
         if not probe.is_recording():
+            # Asked once: what a folder cannot take, it could not take in the next step either.
+            # A forked child of a training that is recorded, a worker of its loader, is no training of its own.
+            if self._is_refused or self._process not in {0, os.getpid()}:
+                return False
             begun = probe.init(**identity)
+            self._is_refused, self._process = not begun, os.getpid()
             if begun:
                 guard.count_early()
             return begun
         if identity:
             probe.add_identity(**identity)
+        self._process = self._process or os.getpid()
         return True
 
     def step(self, source: Source, number: int | None = None, values: Mapping[str, Any] | None = None) -> bool:
