@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.helpers import run_trainer
+from tests.helpers import Node, run_trainer
 
 from trainvitals import rankfile
 from trainvitals.probe import code, digest, lineage
@@ -361,6 +361,9 @@ def test_the_program_tells_what_its_run_is_made_of(spool):
     (checkpoint,) = [event for event in events if event["kind"] == "checkpoint"]
 
     assert (done.returncode, done.stderr) == (0, "")
+    scrape = Node(spool).scrape()
+    assert scrape['trainvitals_probe_errors_total{rank="0",run="test"}'] == 0.0
+    assert scrape['trainvitals_probe_dropped_total{rank="0",run="test"}'] == 1.0
     assert {"config", "dataset", "packages", "platform"} <= told.keys()
     assert (told["config"]["values"], told["dataset"]["values"]) == ({"lr": "0.5"}, {"name": "c4"})
     assert (told["config"]["step"], told["platform"]["step"]) == (-1, 7)

@@ -25,21 +25,10 @@ _JUMP, _FASTER = 1.5, 3.0
 #: batch of an epoch is smaller, and packed texts vary.
 _WINDOW = 16
 _LEVELS = {"samples": ("batch_size", 1.2), "tokens": ("tokens_per_step", 1.5)}
-#: Values of steps that stay, and what their change is called.
-_CONSTANTS = {"batch_size": "batch_size", "world_size": "world_size"}
-#: Tables of a lineage, and kinds of changes in all.
+#: Values of steps that are looked at.
+_WATCHED = frozenset({"learning_rate", "loss_scale", "batch_size", "world_size"})
+#: Tables of a lineage.
 SUBJECTS = ("config", "dataset", "model", "code", "packages", "environment", "platform")
-KINDS = (
-    *SUBJECTS,
-    "learning_rate",
-    "batch_size",
-    "tokens_per_step",
-    "loss_scale",
-    "world_size",
-    "framework",
-    "attempt",
-    "reported",
-)
 #: Differences that are shown of a change, and characters of a name and a value.
 _MOST_SHOWN, _LONGEST = 6, 64
 _MOST_ROWS = 256
@@ -110,10 +99,9 @@ class Changes:
         if before is not None:
             who = file.identity
             self._note("attempt", file.started, ("attempt", str(before.attempt), str(who.attempt)))
-            for kind in ("world_size", "framework"):
-                old, new = str(getattr(before, kind)), str(getattr(who, kind))
-                if old != new:
-                    self._note(kind, file.started, (kind, old, new))
+            # The framework is no change: it may become known later than the first poll comes.
+            if before.world_size != who.world_size:
+                self._note("world_size", file.started, ("world_size", str(before.world_size), str(who.world_size)))
 
     def _note(self, kind: str, time: float, *differences: Difference, step: int | None = None) -> None:
         self.counts[kind] += 1
@@ -123,21 +111,17 @@ class Changes:
 
     def _observe(self, step: Step) -> None:
         self._step = step.step
-        values = step.values
-        for name, value in values.items():
+        for name in step.values.keys() & _WATCHED:
+            value = step.values[name]
             if name == "learning_rate":
                 self._learning_rate(step, value)
-            elif name == "loss_scale":
-                before = self._values.get(name)
-                # It grows every some thousand steps; to fall is what overflows make it do.
-                if before is not None and 0.0 < value < before:
-                    self._note(name, step.time, (name, _number(before), _number(value)))
-                self._values[name] = value
-            elif name in _CONSTANTS:
-                before = self._values.get(name)
-                if before is not None and value != before and math.isfinite(value):
-                    self._note(_CONSTANTS[name], step.time, (name, _number(before), _number(value)))
-                self._values[name] = value
+                continue
+            before = self._values.get(name)
+            self._values[name] = value
+            # A scale grows every some thousand steps; to fall is what overflows make it do.
+            is_change = 0.0 < value < before if name == "loss_scale" and before is not None else value != before
+            if before is not None and is_change and math.isfinite(value):
+                self._note(name, step.time, (name, _number(before), _number(value)))
 
     def _learning_rate(self, step: Step, value: float) -> None:
         if not 0.0 <= value < math.inf:

@@ -320,7 +320,11 @@ def add_lineage(**given: object) -> None:
     """Add what the run is made of (``config``, ``dataset``, ``model``); a later table of a kind takes its place."""
     known = {name: value for name, value in given.items() if value is not None}
     if known and os.environ.get("TRAINVITALS_LINEAGE", "") != "0":
-        _call(lambda recorder: _lineage(recorder).add(**known))
+        _call(_add_lineage, known)
+
+
+def _add_lineage(recorder: Recorder, given: Mapping[str, object]) -> None:
+    recorder.writer.state.dropped += _lineage(recorder).add(**given)
 
 
 def _complete_lineage() -> None:
