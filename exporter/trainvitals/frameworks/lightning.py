@@ -39,6 +39,8 @@ class Watch:
     """What is known of one training.  The methods are hooks of a callback: (trainer, module, ...)."""
 
     def __init__(self) -> None:
+        #: Whether this watch is the one that works, of several in one Trainer.
+        self.active = False
         self._step = 0
         self._inside_batch = False
         self._logged: dict[str, Any] = {}
@@ -195,6 +197,9 @@ _HOOKS = (
     "on_validation_start",
 )
 
+#: Called in every batch: these do not look for other callbacks of ours.
+_FREQUENT = ("on_before_optimizer_step", "on_train_batch_end", "on_train_batch_start")
+
 
 def _target_steps(trainer: Any) -> int | None:
     """Return the planned number of steps; asks for no loader that is not there yet."""
@@ -253,11 +258,14 @@ def callback(package: str | None = None) -> Any:
 
 
 def _hook(name: str) -> Any:
-    method = getattr(Watch, name)
+    method, is_frequent = getattr(Watch, name), name in _FREQUENT
 
     def hook(self: Any, trainer: Any, *args: Any, **kwargs: Any) -> None:
-        if _ours(trainer)[:1] == [self]:
-            method(getattr(self, _MARK), trainer, *args, **kwargs)
+        watch = getattr(self, _MARK)
+        if not is_frequent:
+            watch.active = _ours(trainer)[:1] == [self]
+        if watch.active:
+            method(watch, trainer, *args, **kwargs)
 
     hook.__name__ = name
     return hook

@@ -5,6 +5,7 @@ Names are compared without regard to case, and ``-``, ``.`` and blanks count as 
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -85,6 +86,7 @@ class Result(NamedTuple):
     name: str
 
 
+@functools.lru_cache(maxsize=256)
 def ours(name: str) -> str:
     """Return our name of a value of training ("loss" for "Train/Loss"), or the name as it is.
 
@@ -101,6 +103,7 @@ def ours(name: str) -> str:
     return _OURS.get(plain, name)
 
 
+@functools.lru_cache(maxsize=256)
 def result(name: str) -> Result | None:
     """Return split and name of a value of an evaluation, or None for one of training.
 
