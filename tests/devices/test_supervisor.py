@@ -13,6 +13,7 @@ import pytest
 from tests.devices.helpers import children, descriptors, is_running, wait_until
 from tests.fixtures.nvml.driver import uuid
 
+from trainvitals.devices.backoff import Backoff
 from trainvitals.devices.pci import Found
 from trainvitals.devices.supervisor import Supervisor
 from trainvitals.devices.wire import ABSENT, STALE
@@ -514,13 +515,12 @@ def test_restarts_are_spread_out(supervise, monkeypatch):
     """Pauses double up to the longest while children fail at once."""
     pauses = []
 
-    def postpone(self):
-        pauses.append(self._delay)
-        real(self)
-        self._next_start = float("-inf")
+    def at_once(self):
+        pauses.append(real(self))
+        return float("-inf")
 
-    real = Supervisor._postpone
-    monkeypatch.setattr(Supervisor, "_postpone", postpone)
+    real = Backoff.next
+    monkeypatch.setattr(Backoff, "next", at_once)
     supervise(script("raise SystemExit(1)"), backoff=(1.0, 5.0))
 
     wait_until(lambda: len(pauses) >= 5)

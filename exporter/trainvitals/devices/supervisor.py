@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from trainvitals.devices.backoff import Backoff
 from trainvitals.devices.base import Reading
 from trainvitals.devices.board import Board
 from trainvitals.devices.child import Child, Patience, Process, spawn
@@ -80,8 +81,7 @@ class Supervisor:
     ) -> None:
         self.vendor = vendor
         self._patience = Patience(interval, hung_after)
-        self._first, self._longest = backoff
-        self._delay = self._first
+        self._pauses = Backoff(*backoff)
         self._retry_absent = retry_absent
         self._pause_file = pause_file
         self._bus = bus or Bus(VENDORS[vendor].pci)
@@ -175,7 +175,7 @@ class Supervisor:
                 self._crew.let_go(child)
         self._forget_hangs()
         self._board.paused()
-        self._delay = self._first
+        self._pauses.reset()
         self._next_start = self._clock()
         self._replacing = False
 
@@ -298,7 +298,7 @@ class Supervisor:
             self._crew.kill(child)
             self._board.absent()
             self._replacing = False
-            pause = min(self._retry_absent, self._longest) if self._board.on_bus else self._retry_absent
+            pause = min(self._retry_absent, self._pauses.longest) if self._board.on_bus else self._retry_absent
             self._next_start = self._clock() + pause
             return
         if status == STALE:
@@ -323,12 +323,11 @@ class Supervisor:
         self._board.down(reason, text, shown=shown, since=since, hung=hung)
         self._crew.kill(child)
         if self._board.read_at - child.began >= self._patience.hung_after:
-            self._delay = self._first
+            self._pauses.reset()
         self._postpone()
 
     def _postpone(self) -> None:
-        self._next_start = self._clock() + self._delay
-        self._delay = min(2 * self._delay, self._longest)
+        self._next_start = self._clock() + self._pauses.next()
 
     def _forget_hangs(self) -> None:
         self._quarantine.clear()

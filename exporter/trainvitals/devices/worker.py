@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
+from trainvitals.devices.backoff import Backoff
 from trainvitals.devices.base import NoLibraryError, SourceDownError, Vendor
 from trainvitals.devices.vendors import VENDORS, create
 from trainvitals.devices.wire import ABSENT, DRIVER, STALE, Message, encode
@@ -49,10 +50,9 @@ class Poller:
         self._avoid = frozenset(avoid)
         self._only = None if only is None else frozenset(only)
         self._announce = announce
-        self._first, self._longest = backoff
+        self._pauses = Backoff(*backoff)
         self._clock = clock
         self._connected = False
-        self._delay = self._first
         self._due = float("-inf")
         self._reason = ""
 
@@ -72,10 +72,9 @@ class Poller:
             if error.stale:
                 raise
             self._reason = error.reason
-            self._due = self._clock() + self._delay
-            self._delay = min(2 * self._delay, self._longest)
+            self._due = self._clock() + self._pauses.next()
             return Message(down=error.reason)
-        self._delay = self._first
+        self._pauses.reset()
         return message
 
     def _read(self) -> Message:

@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainvitals.devices.backoff import Backoff
 from trainvitals.telemetry import Fault
 
 _XID = 0x8
@@ -160,13 +161,15 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         pause = 0.0
+        pauses = Backoff(*_PAUSE)
         while not self._ending.wait(pause):
             try:
                 pause = self._once()
+                pauses.reset()
             except Exception:
                 # A set with a lost GPU answers so for ever and at once; without that GPU it can be of use.
                 self._tried = None
-                pause = min(max(_PAUSE[0], 2 * pause), _PAUSE[1])
+                pause = pauses.next()
         if not self.abandoned:
             self._free()
 
