@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -194,6 +195,45 @@ def test_other_iterators_keep_their_rules(probe, recorder):
 
     assert names_of(recorder, 1) == []
     assert counters_of(recorder).batches == 2
+
+
+def test_a_loader_that_leaves_batches_out_has_no_indices(probe, recorder):
+    """Who iterates in a way of its own may hand out anything."""
+
+    class Every(DataLoader):
+        def __iter__(self):
+            yield from list(super().__iter__())[::2]
+
+    for _ in trainvitals.data(Every(Numbers(16), batch_size=4)):
+        probe.step(loss=1.0)
+
+    assert names_of(recorder, 1) == []
+    assert counters_of(recorder).batches == 2
+
+
+@pytest.mark.parametrize("bad", [None, 0, 4])
+def test_loaders_of_accelerate_have_their_indices(probe, recorder, recorded, bad):
+    """They fetch one batch ahead, and begin with the first request only."""
+    accelerate = pytest.importorskip("accelerate", reason="Accelerate is not installed")
+
+    class Bad(Numbers):
+        def __getitem__(self, index):
+            if index == bad:
+                raise ValueError("bad")
+            return super().__getitem__(index)
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    loader = trainvitals.data(accelerator.prepare(DataLoader(Bad(16), batch_size=4, shuffle=bad is None)))
+    taken = []
+    with contextlib.suppress(ValueError):
+        for batch in loader:
+            taken.append(tuple(batch.flatten().tolist()))
+            probe.step(loss=1.0)
+
+    assert len(taken) == {None: 4, 0: 0, 4: 0}[bad]
+    assert [names_of(recorder, count) for count in range(1, len(taken) + 1)] == [[names] for names in taken]
+    # Nobody can tell which batch an error is in.
+    assert [event.get("ids") for event in errors_of(recorded)] == ([] if bad is None else [None])
 
 
 def test_below_no_grad_nobody_is_suspected(probe, recorder):

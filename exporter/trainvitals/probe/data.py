@@ -154,16 +154,26 @@ class _Flow:
         self._indices: deque[Any] | None = None
         begun = self._begin()
         try:
-            tee = _Tee.over(loader)
-            if tee is None:
-                self.target: Any = iter(loader)
-            else:
-                with tee:
-                    self.target = iter(loader)
-                self._indices = tee.queue
+            self._swap = _Tee.over(loader)
+            self.target: Any = self._under_tee(lambda: iter(loader))
         finally:
             self._end(begun)
         self.next: Callable[[], Any] = self.target.__next__
+
+    def _under_tee(self, call: Callable[[], Any]) -> Any:
+        """Make a call that may begin to draw indices; where it is a generator that begins, the next one does."""
+        swap, self._swap = self._swap, None
+        if swap is None:
+            return call()
+        result = None
+        try:
+            with swap:
+                result = call()
+        finally:
+            self._indices = swap.queue
+            if self._indices is None and isinstance(result, GeneratorType):
+                self._swap = swap
+        return result
 
     def reduced(self) -> Any:
         """What iterators are pickled as: a position that cannot be kept is an error here, too."""
@@ -191,7 +201,7 @@ class _Flow:
         while True:
             begun = self._begin()
             try:
-                batch = self.next()
+                batch = self.next() if self._swap is None else self._under_tee(self.next)
             except StopIteration:
                 self._end(begun)
                 if not self._is_cut_short():
@@ -270,7 +280,8 @@ class _Flow:
             current = watch.current()
             if current is not None:
                 fields = batches.describe(error)
-                if "file" not in fields and indices is not None:
+                # A generator around a loader (Accelerate's) may be a batch ahead of what it hands out.
+                if "file" not in fields and indices is not None and not isinstance(self.target, GeneratorType):
                     names = batches.listed(indices)[:16]
                     fields["ids"] = [batches.file_of(self._dataset(), name) for name in names]
                 policy = "skip" if goes_on else "raise"
@@ -322,20 +333,23 @@ class _Tee(Proxy):
     __slots__ = ()
 
     @staticmethod
-    def over(loader: Any) -> _TeeOwn | None:
+    def over(loader: Any) -> _Swap | None:
         """Return one for a loader over a data set with indices, None for any other."""
         module = sys.modules.get("torch.utils.data.dataloader")
         try:
             kind = getattr(module, "DataLoader", None)
-            loader = loader.__dict__.get("base_dataloader", loader)  # Of Accelerate.
             if kind is None or not isinstance(loader, kind):
                 return None
+            if type(loader).__name__ == "DataLoaderShard" and not loader.skip_batches:
+                loader = loader.base_dataloader  # Of Accelerate; it hands out what this one does, a batch later.
+            elif type(loader).__iter__ is not kind.__iter__:
+                return None  # Batches may be left out or come in another order.
             usual = type(loader)._get_iterator is kind._get_iterator  # noqa: SLF001  Other iterators, other rules.
             in_order = getattr(loader, "in_order", True) or not loader.num_workers
             name = "sampler" if loader.batch_sampler is None else "batch_sampler"
             if not usual or not in_order or loader._dataset_kind != 0 or name not in loader.__dict__:  # noqa: SLF001
                 return None
-            return _TeeOwn(loader, name)
+            return _Swap(loader, name)
         except AttributeError:  # A list, or a PyTorch of another time.
             return None
         except Exception as error:
@@ -350,28 +364,38 @@ class _Tee(Proxy):
 
 
 class _TeeOwn:
-    """Our part of it.  The attribute is set past the loader, which refuses to be changed, and set back at once."""
+    """Our part of it; it lives as long as the iterator, and knows nothing of the loader."""
 
-    def __init__(self, loader: Any, name: str) -> None:
-        self.target = loader.__dict__[name]
+    def __init__(self, target: Any) -> None:
+        self.target = target
         self.queue: deque[Any] | None = None
-        # A loader with persistent workers keeps its iterator, and that keeps the stand-in of the first time.
-        kept = getattr(getattr(loader, "_iterator", None), "_index_sampler", None)
-        self._kept: _TeeOwn | None = own_part(kept, _Tee)
-        self._place: list[dict[str, Any]] = [loader.__dict__]
-        self._name = name
-        self._proxy = [stand_in(_Tee, self)]
 
     def reduced(self) -> Any:
         return _same, (self.target,)
 
+
+class _Swap:
+    """Puts it in the place of the sampler, past the loader, which refuses to be changed, and the sampler back."""
+
+    def __init__(self, loader: Any, name: str) -> None:
+        self._place: dict[str, Any] = loader.__dict__
+        self._name = name
+        self._own = _TeeOwn(self._place[name])
+        self._tee = stand_in(_Tee, self._own)
+        # A loader with persistent workers keeps its iterator, and that keeps the stand-in of the first time.
+        kept = getattr(getattr(loader, "_iterator", None), "_index_sampler", None)
+        self._used: _TeeOwn = own_part(kept, _Tee) or self._own
+
+    @property
+    def queue(self) -> deque[Any] | None:
+        """The indices that go by; None as long as nobody has begun to draw any."""
+        return self._used.queue
+
     def __enter__(self) -> None:
-        self._place[0][self._name] = self._proxy.pop()
+        self._place[self._name] = self._tee
 
     def __exit__(self, *_: object) -> None:
-        self._place.pop()[self._name] = self.target  # Nothing here keeps the loader.
-        if self._kept is not None:
-            self.queue = self._kept.queue
+        self._place[self._name] = self._own.target
 
 
 def _same(target: Any) -> Any:
