@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainvitals.collect.links import KnownLinks
 from trainvitals.telemetry import DeviceSample
 
@@ -75,6 +77,14 @@ def test_devices_do_not_share_their_past():
     links.settle(device("GPU-1", _0=1.0))
 
     assert links.settle(device("GPU-2", _0=0.0)).values["links_expected",] == 0.0
+
+
+def test_devices_without_a_name_do_not_share_their_past():
+    """What did not tell its UUID is known by its number."""
+    links = KnownLinks()
+    links.settle(device("", _0=1.0, _1=1.0))
+
+    assert links.settle(replace(device("", _1=1.0), index=1)).values["links_expected",] == 1.0
 
 
 def test_a_device_that_tells_no_state_is_left_alone():

@@ -27,7 +27,7 @@ class _Past:
 
 
 class KnownLinks:
-    """Remembers links by the UUID of their device.  Not thread-safe."""
+    """Remembers links by the UUID of their device, or else its index.  Not thread-safe."""
 
     def __init__(self) -> None:
         self._pasts: dict[str, _Past] = {}
@@ -41,8 +41,8 @@ class KnownLinks:
         if not states:
             return device
         # The device that was seen last is the last to be forgotten.
-        past = self._pasts.pop(device.uuid, _Past())
-        self._pasts[device.uuid] = past
+        name = device.uuid or str(device.index)
+        past = self._pasts[name] = self._pasts.pop(name, _Past())
         if len(self._pasts) > _MOST:
             del self._pasts[next(iter(self._pasts))]
         up = {link for link, works in states.items() if works}
