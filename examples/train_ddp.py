@@ -42,9 +42,7 @@ def main() -> None:
     parser.add_argument("--output", default=tempfile.gettempdir())
     parser.add_argument("--slow-rank", type=int, default=-1)
     parser.add_argument("--slow-data", type=float, default=0.0, metavar="SECONDS", help="of a sample, on the slow rank")
-    parser.add_argument(
-        "--slow-compute", type=float, default=0.0, metavar="SECONDS", help="of a step, on that rank"
-    )
+    parser.add_argument("--slow-compute", type=float, default=0.0, metavar="SECONDS", help="of a step, on that rank")
     options = parser.parse_args()
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     rank, is_slow = dist.get_rank(), dist.get_rank() == options.slow_rank
