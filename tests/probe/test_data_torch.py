@@ -211,10 +211,22 @@ def test_a_loader_that_leaves_batches_out_has_no_indices(probe, recorder):
     assert counters_of(recorder).batches == 2
 
 
+@pytest.fixture(params=[False, True], ids=["alone", "watched"])
+def accelerate(request, monkeypatch):
+    """Accelerate, alone or while it is watched."""
+    library = pytest.importorskip("accelerate", reason="Accelerate is not installed")
+    if request.param:
+        from trainvitals.frameworks import accelerate as adapter
+
+        kind = library.data_loader.DataLoaderShard
+        monkeypatch.setattr(kind, "__iter__", vars(kind)["__iter__"])
+        adapter._watch_loader(kind)
+    return library
+
+
 @pytest.mark.parametrize("bad", [None, 0, 4])
-def test_loaders_of_accelerate_have_their_indices(probe, recorder, recorded, bad):
-    """They fetch one batch ahead, and begin with the first request only."""
-    accelerate = pytest.importorskip("accelerate", reason="Accelerate is not installed")
+def test_loaders_of_accelerate_have_their_indices(accelerate, probe, recorder, recorded, bad):
+    """They fetch one batch ahead, and begin with the first request only; also while Accelerate itself is watched."""
 
     class Bad(Numbers):
         def __getitem__(self, index):

@@ -171,7 +171,7 @@ class _Flow:
                 result = call()
         finally:
             self._indices = swap.queue
-            if self._indices is None and isinstance(result, GeneratorType):
+            if self._indices is None and _is_generator(result):
                 self._swap = swap
         return result
 
@@ -281,7 +281,7 @@ class _Flow:
             if current is not None:
                 fields = batches.describe(error)
                 # A generator around a loader (Accelerate's) may be a batch ahead of what it hands out.
-                if "file" not in fields and indices is not None and not isinstance(self.target, GeneratorType):
+                if "file" not in fields and indices is not None and not _is_generator(self.target):
                     names = batches.listed(indices)[:16]
                     fields["ids"] = [batches.file_of(self._dataset(), name) for name in names]
                 policy = "skip" if goes_on else "raise"
@@ -293,7 +293,7 @@ class _Flow:
 
     def _goes_on(self, error: Exception) -> bool:
         """Whether there may be more behind an error."""
-        if isinstance(self.target, GeneratorType):
+        if _is_generator(self.target):
             return self.target.gi_frame is not None  # One that raised is finished.
         kind = getattr(self.target, "_dataset_kind", None)
         if kind is None:
@@ -400,6 +400,17 @@ class _Swap:
 
 def _same(target: Any) -> Any:
     return target
+
+
+def _is_generator(iterator: Any) -> bool:
+    """Whether an iterator begins with its first request, and ends with its first error.
+
+    It may be behind a stand-in that forwards what it is asked, as the one of the watch of Accelerate is.
+    """
+    try:
+        return isinstance(iterator, GeneratorType) or hasattr(iterator, "gi_frame")
+    except Exception:  # What an iterator says of an attribute that it lacks is its own affair.
+        return False
 
 
 class _TeeFlow:
