@@ -5,11 +5,10 @@ from __future__ import annotations
 import glob
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.frameworks.scripts import TWICE, run_python
 from tests.helpers import Node
 from tests.probe.conftest import Recorded
 
@@ -92,28 +91,10 @@ def losses(found):
     return [(step, values["loss"]) for step, values in found.steps if "loss" in values]
 
 
-def run_script(*arguments, **environment):
-    """Run a training in a process of its own."""
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1", **environment}
-    command = [sys.executable, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-TWICE = """
-import runpy, sys, trainvitals
-example, without, sys.argv[1:] = sys.argv[1], sys.argv[2], sys.argv[3:]
-runpy.run_path(example)["main"](without)
-assert "trainvitals.frameworks" not in sys.modules
-runpy.run_path(example, run_name="__main__")
-"""
-
-
 def test_the_example_is_the_same_bit_for_bit_and_arrives_whole(spool, tmp_path):
     """Weights and optimizer do not differ from a training before ours was loaded; with ours everything is recorded."""
     folders = [str(tmp_path / name) for name in ("without", "with")]
-    run_script("-c", TWICE, os.path.join(EXAMPLES, "train_accelerate.py"), *folders, TRAINVITALS_DIR=str(spool))
+    run_python("-c", TWICE, os.path.join(EXAMPLES, "train_accelerate.py"), *folders, TRAINVITALS_DIR=str(spool))
 
     states = [torch.load(f"{folder}/epoch-1/optimizer.bin") for folder in folders]
     pairs = zip(states[0]["state"].values(), states[1]["state"].values(), strict=True)
@@ -154,7 +135,7 @@ def test_two_ranks_under_torchrun(spool, tmp_path):
     """Each tells of itself: half of the samples each, and the same steps."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     example = os.path.join(EXAMPLES, "train_accelerate.py")
-    run_script(*torchrun, example, str(tmp_path / "out"), TRAINVITALS_DIR=str(spool))
+    run_python(*torchrun, example, str(tmp_path / "out"), TRAINVITALS_DIR=str(spool))
 
     found = {}
     for path in glob.glob(f"{spool}/*{rankfile.RANK_SUFFIX}"):

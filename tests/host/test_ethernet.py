@@ -6,25 +6,13 @@ import errno
 import os
 
 import pytest
-from tests.host.sysfs_tables import Clock, Opener, plant, uproot, write
+from tests.host.sysfs_tables import plant, uproot, write
 
 from trainvitals.host.ethernet import Ethernet
 from trainvitals.host.links import Choice
 from trainvitals.host.sysfs import Sysfs
 
 GBIT = 125_000_000.0  # bytes per second
-
-
-@pytest.fixture
-def clock():
-    """The clock of a test."""
-    return Clock()
-
-
-@pytest.fixture
-def opener():
-    """The opener of a test."""
-    return Opener()
 
 
 @pytest.fixture

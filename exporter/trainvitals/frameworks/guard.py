@@ -11,11 +11,9 @@ import sys
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 from trainvitals import probe
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MARK = "__trainvitals__"
 

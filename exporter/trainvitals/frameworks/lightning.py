@@ -23,12 +23,11 @@ from trainvitals import probe
 from trainvitals.frameworks import names
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe, within
+from trainvitals.frameworks.values import batch_size
 
 __all__ = ["callback", "install", "new_package", "old_package"]
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-#: A batch within a batch within a batch ...
-_DEEPEST_BATCH = 5
 _MARK = "_trainvitals_watch"
 
 #: The watch of the training or evaluation that runs now; what is wrapped for all Trainers asks it.
@@ -82,7 +81,7 @@ class Watch:
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, _: int) -> None:
         """Report a step where the number of optimizer steps has changed; several in one batch are one."""
         self._inside_batch = False
-        self._samples += _batch_size(batch)
+        self._samples += batch_size(batch)
         self._add_loss(outputs if isinstance(outputs, Mapping) else {"loss": outputs}, module)
         number = trainer.global_step
         if number == self._step:
@@ -209,21 +208,6 @@ def _target_steps(trainer: Any) -> int | None:
         return limit
     planned = trainer.estimated_stepping_batches
     return int(planned) if 0 < planned < float("inf") else limit
-
-
-def _batch_size(batch: Any) -> int:
-    """Return the first dimension of the first tensor of a batch, 0 where there is none."""
-    for _ in range(_DEEPEST_BATCH):
-        shape = getattr(batch, "shape", None)
-        if shape is not None:
-            return int(shape[0]) if len(shape) else 0
-        if isinstance(batch, Mapping):
-            batch = next(iter(batch.values()), None)
-        elif isinstance(batch, (list, tuple)) and batch:
-            batch = batch[0]
-        else:
-            break
-    return 0
 
 
 def _number(value: Any) -> Any:

@@ -180,12 +180,7 @@ class Recorder:
         if self._tensors is not None:
             self._tensors.poll()
         count = state.count
-        plain, tensors = self._split(values)
-        skipped = bool(plain.get("skipped"))
-        if tensors and self._tensors is not None:
-            plain.update(
-                self._tensors.take(tensors, lambda late: self._write(count, step, time.monotonic(), late, skipped))
-            )
+        plain, skipped, _ = self._known_now(values, count, step)
         self._write(count, step, now, plain, skipped)
         if count == 1 and self.after_first_step is not None:
             self.after_first_step()
@@ -196,16 +191,24 @@ class Recorder:
         if state.count == 0:
             self._early.update(values)
             return
-        count, step = state.count, state.step
+        plain, skipped, tensors = self._known_now(values, state.count, state.step)
+        if tensors:
+            self.step = self._learn  # The next step asks whether they have arrived.
+        if plain:
+            self._write(state.count, state.step, time.monotonic(), plain, skipped)
+
+    def _known_now(self, values: object, count: int, step: int) -> tuple[dict[str, float], bool, bool]:
+        """Return what is known of a step's values, whether it was skipped, and whether there were tensors.
+
+        Those that are still on their way from a device are written for that step when they arrive.
+        """
         plain, tensors = self._split(values)
         skipped = bool(plain.get("skipped"))
         if tensors and self._tensors is not None:
             plain.update(
                 self._tensors.take(tensors, lambda late: self._write(count, step, time.monotonic(), late, skipped))
             )
-            self.step = self._learn  # The next step asks whether they have arrived.
-        if plain:
-            self._write(count, step, time.monotonic(), plain, skipped)
+        return plain, skipped, bool(tensors)
 
     def _step_number(self, number: Any) -> int:
         """Return a whole number of 64 bits; anything else (a tensor, say) becomes the number before plus one."""
