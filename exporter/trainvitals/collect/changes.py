@@ -10,11 +10,11 @@ import json
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainvitals.collect.base import Sink
-from trainvitals.collect.spool import RankFile
+from trainvitals.collect.source import Source
 from trainvitals.telemetry import Event, Identity, Step
 
 #: A learning rate jumps when it is so many times the one before, or less than one part of so many, and when it moves
@@ -69,39 +69,39 @@ class Changes:
     hashes: dict[str, str] = field(default_factory=dict)
     _tables: dict[str, bytes] = field(default_factory=dict)
     _identity: Identity | None = None
-    _file: tuple[int, int, float] | None = None
+    _source: Hashable = None
     _started: float = -math.inf
     _step: int = -1
     _values: dict[str, float] = field(default_factory=dict)
     _slope: tuple[int, float | None] = (0, None)
     _levels: dict[str, _Level] = field(default_factory=dict)
 
-    def follow(self, file: RankFile) -> None:
-        """Take what a poll found in a file of the rank; an older attempt that still ends is left out."""
-        if file.incarnation != self._file:
-            if file.started < self._started:
+    def follow(self, source: Source) -> None:
+        """Take what a poll found in a source of the rank; an older attempt that still ends is left out."""
+        if source.incarnation != self._source:
+            if source.started < self._started:
                 return
-            self._begin(file)
-        for event in file.events:
+            self._begin(source)
+        for event in source.events:
             self._take(event)
-        for step in file.steps:
+        for step in source.steps:
             self._observe(step)
         for name, (kind, factor) in _LEVELS.items():
-            self._measure(name, kind, factor, file)
-        self._identity = file.identity
+            self._measure(name, kind, factor, source)
+        self._identity = source.identity
 
-    def _begin(self, file: RankFile) -> None:
+    def _begin(self, source: Source) -> None:
         before = self._identity
-        self._file, self._started = file.incarnation, file.started
+        self._source, self._started = source.incarnation, source.started
         self._slope = (0, None)
         for level in self._levels.values():
             level.count, level.amount = 0, 0.0
         if before is not None:
-            who = file.identity
-            self._note("attempt", file.started, ("attempt", str(before.attempt), str(who.attempt)))
+            who = source.identity
+            self._note("attempt", source.started, ("attempt", str(before.attempt), str(who.attempt)))
             # The framework is no change: it may become known later than the first poll comes.
             if before.world_size != who.world_size:
-                self._note("world_size", file.started, ("world_size", str(before.world_size), str(who.world_size)))
+                self._note("world_size", source.started, ("world_size", str(before.world_size), str(who.world_size)))
 
     def _note(self, kind: str, time: float, *differences: Difference, step: int | None = None) -> None:
         self.counts[kind] += 1
@@ -140,9 +140,9 @@ class Changes:
             self._note("learning_rate", step.time, ("learning_rate", _number(before), _number(value)))
         self._slope = (step.count, None if is_first else now)
 
-    def _measure(self, name: str, kind: str, factor: float, file: RankFile) -> None:
+    def _measure(self, name: str, kind: str, factor: float, source: Source) -> None:
         level = self._levels.setdefault(name, _Level())
-        amount, count = float(getattr(file.state, name)), file.state.count
+        amount, count = source.counters.get(name, 0.0), int(source.counters.get("steps", 0.0))
         steps = count - level.count
         if not math.isfinite(amount) or amount <= level.amount or steps < _WINDOW:
             return
@@ -155,7 +155,7 @@ class Changes:
         elif not _is_near(mean, level.other, factor):
             level.other = mean
         else:
-            self._note(kind, file.last_activity, (kind, _number(level.mean), _number(mean)), step=level.step)
+            self._note(kind, source.last_activity, (kind, _number(level.mean), _number(mean)), step=level.step)
             level.mean, level.other = mean, None
 
     # Lineage --------------------------------------------------------------------------------------------------------

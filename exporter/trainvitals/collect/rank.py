@@ -1,6 +1,6 @@
-"""One rank: what its files tell, over all of its attempts, judged step by step.
+"""One rank: what its sources tell, over all of its attempts, judged step by step.
 
-Counters go on when a run is restarted: they are the sum over all files that the rank had.
+Counters go on when a run is restarted: they are the sum over all sources that the rank had.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainvitals import rankfile
 from trainvitals.collect.changes import Changes
 from trainvitals.collect.data import RankData
-from trainvitals.collect.spool import RankFile
+from trainvitals.collect.source import Source
 from trainvitals.detect import Detector
 from trainvitals.metrics import STEP_BUCKETS
-from trainvitals.rankfile.ledger import path_of_data
 from trainvitals.telemetry import Event, Identity, Step
 
 log = logging.getLogger(__name__)
@@ -28,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_SPLITS = 16
 MAX_RESULTS = 128
 MAX_KINDS = 32
-#: So many files of a rank are remembered one by one.
+#: So many sources of a rank are remembered one by one.
 MAX_ATTEMPTS = 64
 #: Seconds for which a finding is news.
 _NEWS = 3600.0
@@ -44,7 +42,7 @@ class Evaluation:
 
 @dataclass
 class _Attempt:
-    """What one rank file said: its counters, its phases, and its last step and values if it was followed."""
+    """What one source said: its counters, its phases, and its last step and values if it was followed."""
 
     counters: dict[str, float] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
@@ -66,7 +64,7 @@ class _Attempt:
 
 @dataclass
 class Rank:
-    """Everything about one rank of one run.  ``last_step`` and ``values`` are those of the file that is shown."""
+    """Everything about one rank of one run.  ``last_step`` and ``values`` are those of the source that is shown."""
 
     identity: Identity
     detectors: list[Detector]
@@ -95,9 +93,9 @@ class Rank:
     started_monotonic: float = 0.0
     #: Things that made no sense and were left out.
     broken: int = 0
-    #: When a file of this rank was last read.
+    #: When a source of this rank was last read.
     seen: float = 0.0
-    _attempts: dict[tuple[int, int, float], _Attempt] = field(default_factory=dict)
+    _attempts: dict[Hashable, _Attempt] = field(default_factory=dict)
     _earlier: _Attempt = field(default_factory=_Attempt)
 
     @property
@@ -105,52 +103,51 @@ class Rank:
         """Whether the process lives."""
         return self.state == "running"
 
-    def update(self, files: Sequence[RankFile], shown: RankFile, now: float) -> None:
-        """Take over what a poll found in the files of this rank, oldest first; ``shown`` is the one that counts."""
-        for file in files:
-            is_past = not file.alive and file.started <= shown.started
-            if file is shown or (is_past and (file.steps or file.events)):
-                self._follow(file, now)
+    def update(self, sources: Sequence[Source], shown: Source, now: float) -> None:
+        """Take over what a poll found in the sources of this rank, oldest first; ``shown`` is the one that counts."""
+        for source in sources:
+            is_past = not source.alive and source.started <= shown.started
+            if source is shown or (is_past and (source.steps or source.events)):
+                self._follow(source, now)
         attempt = self._attempts[shown.incarnation]
         self.last_step, self.values = attempt.last_step, attempt.values
         self.identity = replace(shown.identity, run=shown.run)
         self.owner, self.started = shown.owner, shown.started
-        self.pid, self.started_monotonic = shown.pid, shown.header.started_monotonic
+        self.pid, self.started_monotonic = shown.pid, shown.started_monotonic
         self.heartbeat = shown.last_activity
         self.target_steps = shown.identity.target_steps
-        self.state = _state(shown)
-        self.phase = _phase(shown.state.phase)
-        self.disabled = bool(shown.state.flags & rankfile.FLAG_DISABLED)
-        self._count(files, now)
-        path = "" if shown.data is None else path_of_data(shown.path)
-        self.data.update(path, shown.owner, self.counters.get("data_errors"), now)
+        self.state = shown.status
+        self.phase = shown.phase
+        self.disabled = shown.disabled
+        self._count(sources, now)
+        self.data.update(shown.data_path, shown.owner, self.counters.get("data_errors"), now)
 
-    def _follow(self, file: RankFile, now: float) -> None:
-        attempt = self._attempts.setdefault(file.incarnation, _Attempt())
-        attempt.correct(file.correction)
-        for step in file.steps:
-            self._take_step(attempt, step)
+    def _follow(self, source: Source, now: float) -> None:
+        attempt = self._attempts.setdefault(source.incarnation, _Attempt())
+        attempt.correct(source.correction)
+        for step in source.steps:
+            self._take_step(attempt, step, source)
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
-            is_news = file.is_new and 0.0 <= now - step.time < _NEWS
+            is_news = source.is_new and 0.0 <= now - step.time < _NEWS
             self._judge(replace(step, time=now) if is_news else step)
-        # A file may change its names at every poll; its table is bounded, what it had in the past is not.
-        attempt.values = {name: attempt.values[name] for name in file.names if name in attempt.values}
-        for event in file.events:
+        # A source may change its names at every poll; its table is bounded, what it had in the past is not.
+        attempt.values = {name: attempt.values[name] for name in source.names if name in attempt.values}
+        for event in source.events:
             self._take_event(event)
             self.data.take(event, now)
         try:
-            self.changes.follow(file)
+            self.changes.follow(source)
         except Exception:
             self.complain("changes make no sense")
 
-    def _take_step(self, attempt: _Attempt, step: Step) -> None:
+    def _take_step(self, attempt: _Attempt, step: Step, source: Source) -> None:
         before = attempt.last_step
         if before is None or step.count > before.count:
-            if before is not None and step.count == before.count + 1:
-                duration = max(0.0, step.time - before.time)
-                self.buckets[bisect.bisect_left(STEP_BUCKETS, duration)] += 1
-                self.bucket_sum += duration
+            duration = None if before is None else source.seconds(before, step)
+            if before is not None and duration is not None:
+                self.buckets[bisect.bisect_left(STEP_BUCKETS, duration)] += step.count - before.count
+                self.bucket_sum += duration * (step.count - before.count)
             attempt.last_step = step
         attempt.values.update(step.values)
         # A mark for the detectors, and counted; no curve.
@@ -190,10 +187,10 @@ class Rank:
             if len(others) < MAX_SPLITS:
                 self.evaluations[split] = Evaluation(event.step, _numbers(values, room))
 
-    def _count(self, files: Sequence[RankFile], now: float) -> None:
-        for file in files:
-            _count(self._attempts.setdefault(file.incarnation, _Attempt()), file, now)
-        present = {file.incarnation for file in files}
+    def _count(self, sources: Sequence[Source], now: float) -> None:
+        for source in sources:
+            _count(self._attempts.setdefault(source.incarnation, _Attempt()), source, now)
+        present = {source.incarnation for source in sources}
         for incarnation in [key for key in self._attempts if key not in present][:-MAX_ATTEMPTS]:
             self._earlier.add(self._attempts.pop(incarnation))
         total = _Attempt()
@@ -202,29 +199,11 @@ class Rank:
         self.counters, self.phase_seconds = total.counters, total.phases
 
 
-def _count(attempt: _Attempt, file: RankFile, now: float) -> None:
-    """Take over the counters of a file; one never falls, and a number that makes no sense does not count."""
-    state = file.state
-    current: dict[str, float] = {
-        "steps": max(state.count, file.count),
-        "skipped": state.skipped,
-        "nonfinite": state.nonfinite,
-        "samples": state.samples,
-        "tokens": state.tokens,
-        "errors": state.errors,
-        "dropped": state.dropped,
-    }
-    if file.data is not None:
-        current["batches"], current["batch_samples"] = file.data.batches, file.data.samples
-        current["batch_bytes"], current["data_errors"] = file.data.bytes, file.data.errors
-    for name, value in current.items():
-        attempt.counters[name] = _growing(attempt.counters.get(name, 0.0), value)
-    phase = _phase(state.phase)
-    running = max(0.0, now - file.wall(state.phase_since)) if file.alive else 0.0
-    for name, before in zip(rankfile.PHASES, state.phase_seconds, strict=False):
-        seconds = before + running if name == phase else before
-        if seconds:
-            attempt.phases[name] = _growing(attempt.phases.get(name, 0.0), seconds)
+def _count(attempt: _Attempt, source: Source, now: float) -> None:
+    """Take over the counters of a source; one never falls, and a number that makes no sense does not count."""
+    for counted, current in ((attempt.counters, source.counters), (attempt.phases, source.phase_seconds(now))):
+        for name, value in current.items():
+            counted[name] = _growing(counted.get(name, 0.0), value)
 
 
 def _numbers(values: Mapping[str, object], room: int) -> dict[str, float]:
@@ -235,18 +214,6 @@ def _numbers(values: Mapping[str, object], room: int) -> dict[str, float]:
             with contextlib.suppress(OverflowError):
                 numbers[name] = float(value)
     return numbers
-
-
-def _phase(index: int) -> str:
-    return rankfile.PHASES[index] if index < len(rankfile.PHASES) else "other"
-
-
-def _state(file: RankFile) -> str:
-    if file.state.flags & rankfile.FLAG_FAILED:
-        return "failed"
-    if file.state.flags & rankfile.FLAG_FINISHED:
-        return "finished"
-    return "running" if file.alive else "died"
 
 
 def _growing(before: float, now: float) -> float:

@@ -10,10 +10,10 @@ from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
+from trainvitals.metrics import RANK_STATES
 
 #: Values with a family of their own; all others share trainvitals_value.
 _NAMED = ("loss", "learning_rate", "grad_norm")
-_STATES = ("running", "finished", "failed", "died")
 #: Of watched loaders; absent where none is watched.
 _DATA = ("batches", "batch_samples", "batch_bytes", "data_errors")
 _COUNTERS = {
@@ -113,7 +113,7 @@ def _add_rank(sink: Sink, rank: Rank) -> None:
     place = (who.local_rank, who.node_rank, who.attempt, who.device_uuid, who.pci_bus_id)
     sink.add("trainvitals_rank_info", 1.0, *key, *place)
     sink.add("trainvitals_rank_up", float(rank.up), *key)
-    for state in _STATES:
+    for state in RANK_STATES:
         sink.add("trainvitals_rank_state", float(rank.state == state), *key, state)
     sink.add("trainvitals_probe_disabled", float(rank.disabled), *key)
     sink.add("trainvitals_start_timestamp_seconds", rank.started, *key)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from trainvitals.collect import data
 from trainvitals.collect.rank import Rank
-from trainvitals.collect.spool import RankFile
+from trainvitals.collect.source import Source
 from trainvitals.detect import Category, Detector, Verdict
 from trainvitals.rankfile.ledger import Name
 
-#: Seconds for which a rank is remembered whose files cannot be read any more, and how many such ranks.
+#: Seconds for which a rank is remembered whose sources cannot be read any more, and how many such ranks.
 FORGET_AFTER = 60.0
 MAX_ABSENT = 256
 
@@ -46,75 +46,75 @@ class Runs:
         self._owners: dict[str, int] = {}
         self._to_show: list[Rank] = []
         self._broken = 0
-        #: Files that were left out of the last poll: somebody else lives under their run and rank.
+        #: Sources that were left out of the last poll: somebody else lives under their run and rank.
         self.duplicates = 0
 
     @property
     def broken(self) -> int:
-        """Things in files that check but make no sense; each cost itself."""
+        """Things in sources that check but make no sense; each cost itself."""
         return self._broken + sum(rank.broken for rank in self._ranks.values())
 
-    def update(self, files: Sequence[RankFile], now: float) -> None:
-        """Take over one poll of the spool; ``files`` come in the order in which they were started."""
+    def update(self, sources: Sequence[Source], now: float) -> None:
+        """Take over one poll of all sources; they come in the order in which they were started."""
         self.duplicates = 0
-        groups = self._group(files)
-        shown: dict[tuple[str, int], RankFile] = {}
+        groups = self._group(sources)
+        shown: dict[tuple[str, int], Source] = {}
         for key, group in groups.items():
             rank = self._ranks.get(key)
             if rank is None:
                 rank = self._ranks[key] = Rank(group[0].identity, self._make_detectors())
             rank.seen = now
             try:
-                file = _shown(group)
-                self.duplicates += sum(other.alive for other in group if other is not file)
-                rank.update(group, file, now)
+                source = _shown(group)
+                self.duplicates += sum(other.alive for other in group if other is not source)
+                rank.update(group, source, now)
             except Exception:
                 rank.complain(f"{group[-1].path!r} makes no sense")
             else:
-                shown[key] = file
+                shown[key] = source
         self._forget(shown, now)
         self._choose(shown, groups)
 
-    def _group(self, files: Sequence[RankFile]) -> dict[tuple[str, int], list[RankFile]]:
-        """Return the files of each rank.  A name of a run belongs to the user who had it first."""
-        groups: dict[tuple[str, int], list[RankFile]] = {}
+    def _group(self, sources: Sequence[Source]) -> dict[tuple[str, int], list[Source]]:
+        """Return the sources of each rank.  A name of a run belongs to the user who had it first."""
+        groups: dict[tuple[str, int], list[Source]] = {}
         names: set[str] = set()
-        for file in files:
-            if self._owns(file, file.identity.run):
-                _number_job(file, groups)
-                if self._owns(file, file.run):
-                    groups.setdefault((file.run, file.identity.rank), []).append(file)
-                    names |= {file.identity.run, file.run}
+        for source in sources:
+            if self._owns(source, source.identity.run):
+                _number_job(source, groups)
+                if self._owns(source, source.run):
+                    groups.setdefault((source.run, source.identity.rank), []).append(source)
+                    names |= {source.identity.run, source.run}
                     continue
             self.duplicates += 1
         self._owners = {run: owner for run, owner in self._owners.items() if run in names}
         return groups
 
-    def _owns(self, file: RankFile, run: str) -> bool:
-        return self._owners.setdefault(run, file.owner) == file.owner
+    def _owns(self, source: Source, run: str) -> bool:
+        return self._owners.setdefault(run, source.owner) == source.owner
 
-    def _forget(self, shown: Mapping[tuple[str, int], RankFile], now: float) -> None:
+    def _forget(self, shown: Mapping[tuple[str, int], Source], now: float) -> None:
         absent = sorted((rank.seen, key) for key, rank in self._ranks.items() if key not in shown)
         for index, (seen, key) in enumerate(reversed(absent)):
             if index >= MAX_ABSENT or now - seen > FORGET_AFTER:
                 self._broken += self._ranks.pop(key).broken
 
     def _choose(
-        self, shown: Mapping[tuple[str, int], RankFile], groups: Mapping[tuple[str, int], Sequence[RankFile]]
+        self, shown: Mapping[tuple[str, int], Source], groups: Mapping[tuple[str, int], Sequence[Source]]
     ) -> None:
         """Choose the ranks to show, the most important first: where the room ends, the rest has no series.
 
         What lives comes first, then users with few ranks, so that nobody can use up the series of others.
         """
         restarts = _Restarts(shown.values(), groups)
-        load = Counter(file.owner for file in shown.values())
+        load = Counter(source.owner for source in shown.values())
 
         def place(key: tuple[str, int]) -> tuple[object, ...]:
             rank = self._ranks[key]
             # All that lives is active; in the order of names, the same ones are shown at each poll.
             return (not rank.up, load[rank.owner], 0.0 if rank.up else -rank.heartbeat, key)
 
-        keys = [key for key, file in shown.items() if not restarts.supersede(file)]
+        keys = [key for key, source in shown.items() if not restarts.supersede(source)]
         self._to_show = [self._ranks[key] for key in sorted(keys, key=place)]
 
     def ranks(self) -> list[Rank]:
@@ -169,38 +169,38 @@ def _samples(signal: str, active: Sequence[tuple[Rank, Verdict]]) -> str:
     return data.in_words(names)
 
 
-def _number_job(file: RankFile, groups: Mapping[tuple[str, int], Sequence[RankFile]]) -> None:
+def _number_job(source: Source, groups: Mapping[tuple[str, int], Sequence[Source]]) -> None:
     """Tell two jobs that were given one name from a process that hangs in its end while its successor trains.
 
     Both live and report steps; the older of two jobs went on stepping after the newer had started.
     """
     while (
-        file.alive
-        and file.count
+        source.alive
+        and source.count
         and any(
-            older.alive and older.count and older.last_record > file.started
-            for older in groups.get((file.run, file.identity.rank), ())
+            older.alive and older.count and older.last_record > source.started
+            for older in groups.get((source.run, source.identity.rank), ())
         )
     ):
-        file.job += 1
+        source.job += 1
 
 
-def _shown(files: Sequence[RankFile]) -> RankFile:
-    """Return the file that speaks for a rank: a live one that reports steps, else a live one, else the newest.
+def _shown(sources: Sequence[Source]) -> Source:
+    """Return the source that speaks for a rank: a live one that reports steps, else a live one, else the newest.
 
-    Two live files of one rank come from a process that still hangs in its end, or from a child that runs the
+    Two live sources of one rank come from a process that still hangs in its end, or from a child that runs the
     training's script once more and reports nothing.  Such a child began while its parent was active; when both are
     gone, it is no successor.
     """
-    chosen, best = files[0], (False, False, False, 0.0)
+    chosen, best = sources[0], (False, False, False, 0.0)
     active_until = 0.0
-    for file in files:
-        is_helper = not file.count and file.started < active_until
-        if file.count:
-            active_until = max(active_until, file.last_activity)
-        merit = (file.alive, file.alive and file.count > 0, not is_helper, file.started)
+    for source in sources:
+        is_helper = not source.count and source.started < active_until
+        if source.count:
+            active_until = max(active_until, source.last_activity)
+        merit = (source.alive, source.alive and source.count > 0, not is_helper, source.started)
         if merit > best:
-            chosen, best = file, merit
+            chosen, best = source, merit
     return chosen
 
 
@@ -208,23 +208,23 @@ class _Restarts:
     """Tells a rank that died from one that the run goes on without, on another node or in a smaller world.
 
     A run that lost a rank and started others after that did so in a restart: in a later attempt by its launcher's
-    count, or visibly, because a rank has a second file.  Ranks of one attempt may start minutes apart.
+    count, or visibly, because a rank has a second source.  Ranks of one attempt may start minutes apart.
     """
 
-    def __init__(self, shown: Iterable[RankFile], groups: Mapping[tuple[str, int], Sequence[RankFile]]) -> None:
+    def __init__(self, shown: Iterable[Source], groups: Mapping[tuple[str, int], Sequence[Source]]) -> None:
         #: By run: the latest start of a rank that was restarted, and of one in the highest attempt.
         self._restarted: dict[str, float] = {}
         self._highest: dict[str, tuple[int, float]] = {}
-        for file in shown:
-            run, who = file.run, file.identity
-            if any(other.started < file.started and not other.alive for other in groups[run, who.rank]):
-                self._restarted[run] = max(file.started, self._restarted.get(run, 0.0))
-            self._highest[run] = max((who.attempt, file.started), self._highest.get(run, (0, 0.0)))
+        for source in shown:
+            run, who = source.run, source.identity
+            if any(other.started < source.started and not other.alive for other in groups[run, who.rank]):
+                self._restarted[run] = max(source.started, self._restarted.get(run, 0.0))
+            self._highest[run] = max((who.attempt, source.started), self._highest.get(run, (0, 0.0)))
 
-    def supersede(self, file: RankFile) -> bool:
-        """Whether the run of this file went on without it."""
-        if file.alive:
+    def supersede(self, source: Source) -> bool:
+        """Whether the run of this source went on without it."""
+        if source.alive:
             return False
-        attempt, started = self._highest[file.run]
-        later = started if attempt > file.identity.attempt else 0.0
-        return max(later, self._restarted.get(file.run, 0.0)) > file.last_activity
+        attempt, started = self._highest[source.run]
+        later = started if attempt > source.identity.attempt else 0.0
+        return max(later, self._restarted.get(source.run, 0.0)) > source.last_activity

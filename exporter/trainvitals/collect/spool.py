@@ -83,14 +83,74 @@ class RankFile:
         return (*self.inode, self.header.started_monotonic)
 
     @property
+    def status(self) -> str:
+        """One of RANK_STATES; a free lock without a word is a death."""
+        if self.state.flags & rankfile.FLAG_FAILED:
+            return "failed"
+        if self.state.flags & rankfile.FLAG_FINISHED:
+            return "finished"
+        return "running" if self.alive else "died"
+
+    @property
     def started(self) -> float:
         """Wall time of the start of the process."""
         return self.header.started_wall + self.correction
 
     @property
+    def started_monotonic(self) -> float:
+        """CLOCK_MONOTONIC at that start."""
+        return self.header.started_monotonic
+
+    @property
     def last_activity(self) -> float:
         """Wall time of the last call of the probe that left a trace."""
         return max(self.wall(self.state.heartbeat), self.last_record)
+
+    @property
+    def phase(self) -> str:
+        """The phase that the process is in."""
+        index = self.state.phase
+        return rankfile.PHASES[index] if index < len(rankfile.PHASES) else "other"
+
+    @property
+    def disabled(self) -> bool:
+        """Whether the probe switched itself off."""
+        return bool(self.state.flags & rankfile.FLAG_DISABLED)
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """What the process counted, by name."""
+        state = self.state
+        counters: dict[str, float] = {
+            "steps": max(state.count, self.count),
+            "skipped": state.skipped,
+            "nonfinite": state.nonfinite,
+            "samples": state.samples,
+            "tokens": state.tokens,
+            "errors": state.errors,
+            "dropped": state.dropped,
+        }
+        if self.data is not None:
+            counters["batches"], counters["batch_samples"] = self.data.batches, self.data.samples
+            counters["batch_bytes"], counters["data_errors"] = self.data.bytes, self.data.errors
+        return counters
+
+    @property
+    def data_path(self) -> str:
+        """The data file; empty where there is none."""
+        return "" if self.data is None else path_of_data(self.path)
+
+    def phase_seconds(self, now: float) -> dict[str, float]:
+        """Return the seconds spent in each phase, the present one until now; phases of no time are left out."""
+        phase = self.phase
+        running = max(0.0, now - self.wall(self.state.phase_since)) if self.alive else 0.0
+        phases = zip(rankfile.PHASES, self.state.phase_seconds, strict=False)
+        seconds = {name: before + running if name == phase else before for name, before in phases}
+        return {name: value for name, value in seconds.items() if value}
+
+    def seconds(self, before: Step, step: Step) -> float | None:
+        """Return how long a step took; None when the one before it was lost."""
+        return max(0.0, step.time - before.time) if step.count == before.count + 1 else None
 
     def wall(self, monotonic: float) -> float:
         """Turn the file's monotonic time into wall time."""

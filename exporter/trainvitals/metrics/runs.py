@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from trainvitals.metrics.family import Family, rows
 
+#: The states of a rank, better ones first.
+RANK_STATES = ("running", "finished", "failed", "died")
+
 _RUN = ("run",)
 _RANK = ("run", "rank")
 
