@@ -21,6 +21,12 @@ MISTAKES = {
     "a_list": "expected sections such as web: and collect:, found a list",
     "section_is_a_number": "web: expected a section with keys, found 5",
     "folders_is_a_number": "spool.folders: expected a list, found 7",
+    "source_is_a_number": 'sources.paths.1: expected a path such as "/logs/*.log", or a section with a path, found 5',
+    "source_has_an_unknown_key": "sources.paths.0.formt: unknown key, expected one of path, run, format, rate",
+    "source_without_a_path": "sources.paths.0.path: expected a value for it, found {'run': 'llama'}",
+    "source_rate_is_no_size": (
+        """sources.paths.0.rate: expected a number of bytes such as "500kB", "10MB" or "64MiB", found 'fast'"""
+    ),
 }
 
 
@@ -79,6 +85,32 @@ def test_folders_in_the_environment_are_parted_by_colons():
     settings = load(None, {"TRAINVITALS_SPOOL_FOLDERS": "/a:/b"}, {})
 
     assert ("/a", "/b") == settings.spool.folders
+
+
+def test_sources_are_a_list_of_paths_or_sections(tmp_path):
+    """A path is enough; a section names the run, the format and how fast is read."""
+    file = tmp_path / "trainvitals.yml"
+    file.write_text(
+        "sources: ['/logs/*.log', {path: /runs/a, run: llama, format: keras, rate: 5MB}, {path: b, rate: 2MiB}]"
+    )
+
+    paths = load(str(file), {}, {}).sources.paths
+
+    assert [("/logs/*.log", "", "", None), ("/runs/a", "llama", "keras", 5_000_000), ("b", "", "", 2_097_152)] == [
+        (log.path, log.run, log.format, log.rate) for log in paths
+    ]
+
+
+def test_sources_in_the_environment_are_parted_by_colons(tmp_path):
+    """As in PATH; they win over those of the file."""
+    file = tmp_path / "trainvitals.yml"
+    file.write_text("sources: [/c]")
+    environ = {"TRAINVITALS_SOURCES_PATHS": "/a:/b/*", "TRAINVITALS_SOURCES_RATE": "500kB"}
+
+    sources = load(str(file), environ, {}).sources
+
+    assert ["/a", "/b/*"] == [log.path for log in sources.paths]
+    assert sources.rate == 500_000
 
 
 def test_a_bad_flag_is_named():

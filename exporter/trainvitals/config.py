@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -19,6 +20,8 @@ class ConfigError(Exception):
 
 #: Flags that are not called like their key.
 _FLAGS = {"devices.simulate": "--simulate-devices"}
+#: Keys whose lists are parted as in PATH outside the file.
+_PATHS = ("folders", "paths")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -37,6 +40,22 @@ def _seconds(value: object) -> object:
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMG]?)(i?)B?")
+
+
+def _bytes(value: object) -> object:
+    """Take "10MB" and "64MiB" as well as a number."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError('a number of bytes such as "500kB", "10MB" or "64MiB"')
+    number, unit, binary = match.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " kMG".index(unit or " "))
+
+
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(ge=1000, le=10**12)]
 
 
 class Section(BaseModel):
@@ -149,6 +168,40 @@ class AttributionSettings(Section):
     slurm_folder: str = "/run/trainvitals/slurm"
 
 
+class LogSettings(Section):
+    """Logs that are followed: a file, a folder or a glob of them."""
+
+    path: Annotated[str, Field(min_length=1)]
+    #: The name of the run; by default taken from the place of each log.
+    run: str = ""
+    #: One of trainvitals.follow.formats; by default found by what is in the file.
+    format: str = ""
+    #: Bytes per second that are read at most; by default those of the section.
+    rate: Bytes | None = None
+
+
+def _log(value: object) -> object:
+    """Take a path as well as a section."""
+    if isinstance(value, (dict, LogSettings)):
+        return value
+    if isinstance(value, str):
+        return {"path": value}
+    raise ValueError('a path such as "/logs/*.log", or a section with a path')
+
+
+class SourcesSettings(Section):
+    """Existing logs that are followed; in the file also written as a list of paths."""
+
+    paths: tuple[Annotated[LogSettings, BeforeValidator(_log)], ...] = ()
+    #: Bytes per second that are read of each path at most, so that a large log does not take a core from the training.
+    rate: Bytes = 64_000_000
+    #: How long a log that ended or went silent is shown.
+    keep: Annotated[Seconds, Field(gt=0)] = 86400.0
+    #: Where it is remembered how far each log was read.  Empty: the service manager's STATE_DIRECTORY, else
+    #: $XDG_STATE_HOME/trainvitals, else ~/.local/state/trainvitals.
+    state_folder: str = ""
+
+
 class Settings(Section):
     """All settings of the exporter."""
 
@@ -159,6 +212,7 @@ class Settings(Section):
     network: NetworkSettings = NetworkSettings()
     storage: StorageSettings = StorageSettings()
     attribution: AttributionSettings = AttributionSettings()
+    sources: SourcesSettings = SourcesSettings()
     kernel: KernelSettings = KernelSettings()
 
 
@@ -168,6 +222,8 @@ def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     Raises ConfigError with one line.
     """
     document = read_sections(path, "web: and collect:") if path else {}
+    if isinstance(document.get("sources"), list):
+        document["sources"] = {"paths": document["sources"]}
     origin: dict[str, str] = {}
     if environ.get("TRAINVITALS_DIR"):
         _set(document, "spool.folders", [environ["TRAINVITALS_DIR"]], origin, "environment variable TRAINVITALS_DIR")
@@ -214,16 +270,18 @@ def _set(document: dict[str, Any], key: str, value: Any, origin: dict[str, str],
         raise ConfigError(f"{section}: expected a section with keys, found {part!r}")
     expected = Settings.model_fields[section].annotation.model_fields[name].annotation  # type: ignore[union-attr]
     if isinstance(value, str) and "tuple" in str(expected):
-        value = [item for item in value.split(os.pathsep if name == "folders" else ",") if item]
+        value = [item for item in value.split(os.pathsep if name in _PATHS else ",") if item]
     part[name] = value
     origin[key] = source
 
 
 def _expectation(error: Any) -> str:
     if error["type"] == "extra_forbidden":
-        section = error["loc"][0]
+        section, *inner = error["loc"]
         known = Settings.model_fields.get(str(section))
-        keys = known.annotation.model_fields if known and len(error["loc"]) > 1 else Settings.model_fields  # type: ignore[union-attr]
+        keys = known.annotation.model_fields if known and inner else Settings.model_fields  # type: ignore[union-attr]
+        if section == "sources" and len(inner) > 1:
+            keys = LogSettings.model_fields
         return f"unknown key, expected one of {', '.join(keys)}"
     message = (
         error["msg"]
@@ -233,6 +291,7 @@ def _expectation(error: Any) -> str:
         .replace("Input should be greater than ", "expected more than ")
         .replace("Input should be ", "expected ")
         .replace("a valid tuple", "a list")
+        .replace("Field required", "a value for it")
         .replace("String should have at least 1 character", "a text that is not empty")
     )
     if error["type"] == "model_type":
