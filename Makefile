@@ -4,6 +4,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+# Tests at once: as many as there are cores, and not more than four, for some of them start several processes.
+WORKERS = $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 
 .PHONY: help
 help: ## Show this list
@@ -32,7 +34,9 @@ up: programs $(VENV)/.node ## Run exporter, Prometheus and Alertmanager on this 
 .PHONY: test
 test: programs $(VENV)/.dev ## Run every check that CI runs
 	@$(MAKE) --no-print-directory lint check-generated
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST)
+	@# The tests start Python more than a thousand times; it shall find the package compiled.
+	@$(BIN)/python -m compileall -q exporter
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term:skip-covered $(PYTEST)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Style, types, layers
