@@ -21,15 +21,17 @@ import functools
 import importlib
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
-from trainvitals.frameworks import names
+from trainvitals import names
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switches, around, safe, within
+from trainvitals.frameworks.settings import stable
 from trainvitals.frameworks.values import Losses, batch_size, is_sharded, numbers, plain_learning_rate
 
 __all__ = ["install", "tracker"]
@@ -54,6 +56,11 @@ class Watch:
         self._given: set[str] = set()
         #: Whether an optimizer was prepared: a program that only evaluates is no training.
         self.training = False
+        #: What ``init_trackers`` was told, and the loaders' sizes of batches: told with the first optimizer.
+        self._settings: dict[str, Any] = {}
+        self._batch_sizes: list[int] = []
+        #: Models that were prepared without an optimizer beside them.
+        self._models: list[Any] = []
 
     def is_silent(self) -> bool:
         """Whether there is no loop of the program's own."""
@@ -68,6 +75,37 @@ class Watch:
         capture.begin(framework="accelerate", world_size=accelerator.num_processes, **ranks)
         # The optimizer below ends its step before ours does.
         capture.claim(Source.LIBRARY)
+
+    def prepare_all(self, accelerator: Any, *objects: Any, **_: Any) -> None:
+        """Objects are prepared: tell what the training is made of, before a model is spread over ranks."""
+        if capture.is_muted(Source.LIBRARY):
+            return
+        torch = sys.modules["torch"]
+        models = [each for each in objects if isinstance(each, torch.nn.Module)]
+        sizes = [getattr(each, "batch_size", None) for each in objects if hasattr(each, "batch_sampler")]
+        self._batch_sizes.extend(size for size in sizes if isinstance(size, int))
+        self._models.extend(weakref.ref(each) for each in models)
+        if self.training or any(isinstance(each, torch.optim.Optimizer) for each in objects):
+            self.prepare(accelerator)
+            self._offer_lineage(accelerator)
+
+    def configure(self, accelerator: Any, _: Any = None, config: Any = None, *__: Any, **___: Any) -> None:
+        """``init_trackers`` was told the settings of the program."""
+        if capture.is_muted(Source.LIBRARY) or config is None:
+            return
+        self._settings = stable(config if isinstance(config, Mapping) else vars(config))
+        if self.training:
+            self._offer_lineage(accelerator)
+
+    def _offer_lineage(self, accelerator: Any) -> None:
+        own = {
+            "mixed_precision": accelerator.mixed_precision,
+            "gradient_accumulation_steps": accelerator.gradient_accumulation_steps,
+            "distributed_type": accelerator.distributed_type,
+            "batch_sizes": tuple(self._batch_sizes[:8]),
+        }
+        models = [each for each in (found() for found in self._models) if each is not None]
+        probe.offer_lineage(config={**self._settings, "accelerate": own}, model=models or None)
 
     def take_batch(self, batch: Any) -> None:
         """Note the size of a batch; it counts when something is learnt from it."""
@@ -135,6 +173,8 @@ def install(module: ModuleType) -> None:
     """Hang our hooks into ``accelerate``."""
     accelerator = module.Accelerator
     around(accelerator, "prepare_optimizer", before=_hook("prepare"))
+    around(accelerator, "prepare", before=_hook("prepare_all"))
+    around(accelerator, "init_trackers", before=_hook("configure"))
     around(accelerator, "backward", after=_hook("take_loss"))
     around(accelerator, "clip_grad_norm_", after=_hook("keep_grad_norm"))
     within(accelerator, "log", _logging)
@@ -180,10 +220,8 @@ class _Tracker:
         """Return what the tracker is about: nothing else than itself."""
         return self
 
-    @safe
     def store_init_configuration(self, values: dict[str, Any]) -> None:
-        """Record the settings that ``init_trackers`` was given."""
-        probe.event("config", values=dict(values))
+        """Take the settings that ``init_trackers`` was given: they were heard already."""
 
     @safe
     def log(self, values: dict[str, Any], *_: Any, **__: Any) -> None:

@@ -20,9 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
-from trainvitals.frameworks import names
+from trainvitals import names
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe, within
+from trainvitals.frameworks.settings import stable
 from trainvitals.frameworks.values import batch_size
 
 __all__ = ["callback", "install", "new_package", "old_package"]
@@ -53,14 +54,16 @@ class Watch:
 
     # Training -------------------------------------------------------------------------------------------------------
 
-    def setup(self, trainer: Any, _: Any, stage: str) -> None:
+    def setup(self, trainer: Any, module: Any, stage: str) -> None:
         """Begin to record: ranks are known, data is not loaded yet."""
         if stage == "fit":
             _wrap(trainer)
             ranks = {"rank": trainer.global_rank, "local_rank": trainer.local_rank, "world_size": trainer.world_size}
             capture.begin(framework="lightning", **ranks)
+            # Before a strategy spreads the model over ranks.
+            _offer_model(module)
 
-    def on_train_start(self, trainer: Any, *_: Any) -> None:
+    def on_train_start(self, trainer: Any, module: Any) -> None:
         """Take over; the loader is there, and so is the number of steps."""
         global _running
         _running = self
@@ -68,6 +71,7 @@ class Watch:
         target = _target_steps(trainer)
         capture.claim(Source.FRAMEWORK)
         capture.begin(framework="lightning", **({} if target is None else {"target_steps": target}))
+        _offer_settings(trainer, module)
 
     def on_train_batch_start(self, *_: Any) -> None:
         """Whatever is logged from here on belongs to the step to come."""
@@ -208,6 +212,43 @@ def _target_steps(trainer: Any) -> int | None:
         return limit
     planned = trainer.estimated_stepping_batches
     return int(planned) if 0 < planned < float("inf") else limit
+
+
+@safe
+def _offer_model(module: Any) -> None:
+    probe.offer_lineage(model=module)
+
+
+#: Settings of a Trainer, as it names them.
+_SETTINGS = (
+    "precision",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "max_epochs",
+    "max_steps",
+    "limit_train_batches",
+    "num_devices",
+    "num_nodes",
+)
+
+
+@safe
+def _offer_settings(trainer: Any, module: Any) -> None:
+    """Tell of hyperparameters and of the Trainer's own settings; the loader is there."""
+    own = {name: getattr(trainer, name, None) for name in _SETTINGS}
+    own["strategy"] = type(trainer.strategy).__name__
+    loader = trainer.train_dataloader
+    size = getattr(loader, "batch_size", None)
+    if isinstance(size, int):
+        own["batch_size"] = size
+    own["optimizers"] = [type(each).__name__ for each in trainer.optimizers]
+    config: dict[str, Any] = {}
+    for source in (getattr(trainer, "datamodule", None), module):
+        hyperparameters = getattr(source, "hparams", None)
+        if isinstance(hyperparameters, Mapping):
+            config.update(stable(hyperparameters))
+    probe.offer_lineage(config={**config, "trainer": own}, dataset=getattr(loader, "dataset", None))
 
 
 def _number(value: Any) -> Any:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
-from trainvitals.frameworks import names
+from trainvitals import names
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe
 

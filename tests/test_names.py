@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.frameworks.names import ours, result
+from trainvitals.names import ours, result
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""The table of formats: each is one file beside this one and one row."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from trainvitals.follow import text
+from trainvitals.follow.base import NO, Format, LineFormat
+from trainvitals.follow.formats.nanogpt import NanoGPT
+from trainvitals.follow.formats.tables import Table
+
+__all__ = ["FORMATS", "choose"]
+
+log = logging.getLogger(__name__)
+
+#: In alphabetical order of their files within each group; of formats that are equally sure, the first one wins.
+FORMATS: tuple[Format, ...] = (
+    # Text of one program.
+    NanoGPT(),
+    # Structured.
+    Table(),
+    # Careful guesses, last.
+)
+
+
+def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS) -> tuple[Format | None, int]:
+    """Return the format that is surest of a piece of a file, and how sure; None where nobody knows it.
+
+    A piece in whose middle a line is cut is seen up to there by formats of lines.
+    """
+    chosen: Format | None = None
+    best = NO
+    clean: bytes | None = None
+    for candidate in formats:
+        if isinstance(candidate, LineFormat):
+            if clean is None:
+                clean = b"" if _is_binary(head) else text.clean(head)
+            piece = clean
+        else:
+            piece = head
+        try:
+            sure = candidate.sniff(piece, path) if piece else NO
+        except Exception:
+            log.warning("format %r fails on %r", candidate.name, path, exc_info=True)
+            continue
+        if sure > best:
+            chosen, best = candidate, sure
+    return chosen, best
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether this is no text.  NULs alone are a hole in a log (see :func:`trainvitals.follow.text.clean`)."""
+    sample = head.lstrip(b"\0")[:4096]
+    return sample.count(b"\0") > len(sample) // 64

@@ -1,0 +1,211 @@
+"""Any CSV or TSV with a header and a column for the step: Lightning, Keras, ultralytics, and what people write.
+
+Sources: lightning.fabric.loggers.csv_logs (a union of all columns, blanks where a row lacks one; the file is written
+again when a column appears), keras.callbacks.CSVLogger (an epoch per row, from 0; ``val_`` before what belongs to the
+validation), ultralytics' results.csv (names padded with blanks; "train/box_loss", "metrics/mAP_0.5", "val/box_loss",
+and the rates "x/lr0" or "lr/pg0"; the loss is the sum of its parts, which have their weights already).
+
+A table without a column for the step counts its rows from 0, if it has a loss.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from trainvitals import names
+from trainvitals.follow.base import LIKELY, NO, SURE, Facts, Item, LineFormat, LineParser, Row
+from trainvitals.follow.text import timestamp
+
+#: Columns that number the rows, the best first.
+_STEPS = (
+    "step", "global_step", "trainer/global_step", "train/global_step", "_step", "iteration", "iter", "iters", "steps",
+    "current_steps", "num_updates", "update", "train_step", "epoch", "epochs",
+)  # fmt: skip
+_TIMES = ("time", "timestamp", "_timestamp", "wall_time", "wall time", "datetime", "date")
+_RATES = ("x/lr0", "lr/pg0", "lr-0")
+_MAX_COLUMNS = 512
+#: A number of seconds since the epoch, and not since a start: September 2001 and later.
+_EARLIEST = 1e9
+
+
+class _Header(NamedTuple):
+    """What the columns are: indices, and our names of those that hold numbers."""
+
+    delimiter: str
+    cells: tuple[str, ...]
+    step: int | None
+    time: int | None
+    training: tuple[tuple[int, str], ...]
+    results: tuple[tuple[str, tuple[tuple[int, str], ...]], ...]
+    #: Parts of the loss, where it has no column of its own.
+    parts: tuple[str, ...]
+
+
+def _read_header(line: str) -> _Header | None:
+    """Return what the columns of a header are, or None for a line that is none."""
+    for delimiter in ",\t;":
+        if delimiter not in line:
+            continue
+        cells = tuple(cell.strip() for cell in _split(line, delimiter))
+        if not 2 <= len(cells) <= _MAX_COLUMNS or any(_is_number(cell) for cell in cells):
+            continue
+        header = _describe(delimiter, cells)
+        has_loss = any(name == "loss" for _, name in header.training)
+        if (header.training or header.results) and (header.step is not None or has_loss):
+            return header
+    return None
+
+
+def _describe(delimiter: str, cells: tuple[str, ...]) -> _Header:
+    lower = [cell.lower() for cell in cells]
+    step = next((lower.index(name) for name in _STEPS if name in lower), None)
+    moment = next((lower.index(name) for name in _TIMES if name in lower), None)
+    training: dict[str, int] = {}
+    results: dict[str, dict[str, int]] = {}
+    for index, cell in enumerate(cells):
+        if index in {step, moment} or not cell:
+            continue
+        found = names.Result("validation", cell[8:]) if cell.startswith("metrics/") else names.result(cell)
+        if found is not None:
+            results.setdefault(found.split, {}).setdefault(found.name, index)
+        else:
+            ours = "learning_rate" if lower[index] in _RATES else names.ours(cell)
+            # Of two columns that we call the same ("train_loss_step" and "loss"), the later keeps the log's name.
+            training.setdefault(cell if ours in training else ours, index)
+    parts = tuple(name for name in training if name.startswith("train/") and name.endswith("_loss"))
+    return _Header(
+        delimiter=delimiter,
+        cells=cells,
+        step=step,
+        time=moment,
+        training=tuple((index, name) for name, index in training.items()),
+        results=tuple((split, tuple((i, name) for name, i in columns.items())) for split, columns in results.items()),
+        parts=() if "loss" in training else parts,
+    )
+
+
+def _split(line: str, delimiter: str) -> Sequence[str]:
+    return next(csv.reader([line], delimiter=delimiter), []) if '"' in line else line.split(delimiter)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._header: _Header | None = None
+        self._rows = 0
+
+    def feed(self, line: str) -> Iterable[Item]:
+        header = self._header
+        if header is None:
+            return self._begin(_read_header(line))
+        cells = _split(line, header.delimiter)
+        if len(cells) != len(header.cells):
+            return ()
+        try:
+            if header.step is None:
+                step = self._rows
+            else:
+                cell = cells[header.step]
+                step = int(cell) if cell.isdigit() else int(float(cell))
+        except (ValueError, OverflowError):
+            # Runs that were written one behind the other, each with its header.
+            again = _read_header(line)
+            return () if again is None else (Facts(started=0.0), *self._begin(again))
+        rows = self._rows_of(header, step, cells)
+        self._rows += bool(rows)
+        return rows
+
+    def _begin(self, header: _Header | None) -> Iterable[Item]:
+        self._header, self._rows = header, 0
+        if header is None:
+            return ()
+        self._fast: Callable[[Any], Any] | None = None
+        self._names: tuple[str, ...] = ()
+        if len(header.training) > 1 and not header.results and not header.parts and header.time is None:
+            self._fast = itemgetter(*(index for index, _ in header.training))
+            self._names = tuple(name for _, name in header.training)
+        if any(cell.startswith("metrics/mAP") for cell in header.cells):
+            return (Facts(framework="ultralytics"),)
+        return ()
+
+    def _rows_of(self, header: _Header, step: int, cells: Sequence[str]) -> tuple[Row, ...]:
+        if self._fast is not None:
+            try:
+                return (Row(step, dict(zip(self._names, map(float, self._fast(cells)), strict=True))),)
+            except ValueError:
+                pass  # A blank, as a rule.
+        training = _numbers(cells, header.training)
+        if header.parts and all(part in training for part in header.parts):
+            training["loss"] = math.fsum(training[part] for part in header.parts)
+        moment = None
+        if header.time is not None:
+            moment, elapsed = _time(cells[header.time])
+            if elapsed is not None:
+                training["elapsed_seconds"] = elapsed
+        rows = []
+        if training.keys() - {"epoch", "elapsed_seconds"}:
+            rows.append(Row(step, training, moment))
+        for split, columns in header.results:
+            if values := _numbers(cells, columns):
+                rows.append(Row(step, values, moment, split=split))
+        return tuple(rows)
+
+
+def _numbers(cells: Sequence[str], columns: Iterable[tuple[int, str]]) -> dict[str, float]:
+    values = {}
+    for index, name in columns:
+        if cell := cells[index]:
+            try:
+                values[name] = float(cell)
+            except ValueError:
+                continue
+    return values
+
+
+def _time(cell: str) -> tuple[float | None, float | None]:
+    """Return wall time, or seconds since the start."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return timestamp(cell), None
+    if not math.isfinite(number) or number < 0.0:
+        return None, None
+    while number > 1e11:
+        number /= 1e3  # Milliseconds, or microseconds.
+    return (number, None) if number >= _EARLIEST else (None, number)
+
+
+class Table(LineFormat):
+    """See the module."""
+
+    name = "table"
+    prefixed = False
+    head_lines = 1
+    rewritten = True
+
+    def sniff(self, head: bytes, path: str) -> int:
+        """Return how sure it is; see :class:`Format`."""
+        lines = head.lstrip(b"\xef\xbb\xbf\r\n").split(b"\n", 2)
+        header = _read_header(lines[0].decode("utf-8", "replace"))
+        if header is None:
+            return NO
+        row = _split(lines[1].decode("utf-8", "replace"), header.delimiter) if len(lines) > 1 else []
+        if len(row) == len(header.cells) and any(map(_is_number, row)):
+            return SURE
+        return LIKELY if os.path.splitext(path)[1].lower() in {".csv", ".tsv"} else NO
+
+    def parser(self) -> LineParser:
+        """Return a parser for one file."""
+        return _Parser()

@@ -1,0 +1,113 @@
+"""Text as programs write it for a terminal: colours, bars that are drawn anew, prefixes of ranks, times.
+
+Whole blocks are cleaned at once: what is not in a block costs one search of C for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+#: A line is cut to so many bytes; what is longer is no line that a format knows.
+LONGEST_LINE = 1 << 16
+
+#: Escape sequences: CSI (colours, cursor), OSC (titles, links; ended by BEL or ST), and those of two characters.
+#: Source: ECMA-48, 5th edition, 5.3, 5.4 and 8.3.89.
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_BACKSPACES = re.compile(rb"\x08+")
+
+#: Prefixes of the launchers that write all ranks into one stream, and how they number them:
+#: torchrun ("[rank3]:", of torch.distributed's own lines and --tee: "[default3]:", with a local rank),
+#: srun --label ("3: "), metaseq under Slurm ("slurm_procid 3 : "), Ray ("(TaskRunner pid=71, ip=10.0.0.4) ").
+_PREFIX = re.compile(
+    r"\s{0,8}(?:\[(?:rank|default|Rank ?)(\d{1,6})\]:? ?|slurm_procid (\d{1,6}) ?: |(\d{1,6}): "
+    r"|\([A-Za-z_][\w.]{0,63}(?: rank=(\d{1,6}),)? pid=\d{1,10}(?:, ip=[\da-fA-F.:]{2,45})?\) )"
+)
+#: What a line with a prefix can begin with.
+_FIRST = frozenset("[(s0123456789 ")
+
+#: Times as they stand in logs: "2024-04-06 02:59:36", "2024-04-06T02:59:36.123Z", "2024/04/06 02:59:36,123".
+_STAMP = re.compile(
+    r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?![\d:])"
+)
+
+
+class Prefixed(NamedTuple):
+    """A line without its prefix, and the rank that the prefix names, if any."""
+
+    rank: int | None
+    line: str
+
+
+def clean(block: bytes) -> bytes:
+    """Return the text of a block of complete lines: no ANSI codes, no NUL, every drawing of a bar a line of its own.
+
+    Carriage returns and runs of backspaces become line ends.  A hole of NULs is what copying and truncating leaves in
+    the log of a program that does not append.
+    """
+    if b"\r" in block:
+        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if b"\x1b" in block:
+        block = _ESCAPES.sub(b"", block)
+    if b"\x08" in block:
+        block = _BACKSPACES.sub(b"\n", block)
+    if b"\0" in block:
+        block = block.replace(b"\0", b"")
+    return block
+
+
+def unprefixed(line: str) -> Prefixed:
+    """Cut off the prefixes of launchers.
+
+    >>> unprefixed("[rank3]: step: 7")
+    Prefixed(rank=3, line='step: 7')
+    """
+    rank = None
+    while line and line[0] in _FIRST:
+        found = _PREFIX.match(line)
+        if found is None:
+            break
+        number = found[1] or found[2] or found[3] or found[4]
+        if number is not None:
+            rank = int(number)
+        line = line[found.end() :]
+    return Prefixed(rank, line)
+
+
+def timestamp(text: str, start: int = 0, end: int = 120) -> float | None:
+    """Return the wall time of the first stamp that begins between these places of a text, or None.
+
+    A stamp without an offset is in the local time of this machine, as that of the trainer on it.
+
+    >>> timestamp("[2024-04-06T02:59:36.250Z] iteration 43")
+    1712372376.25
+    """
+    found = _STAMP.search(text, start, end)
+    return None if found is None else _seconds(found)
+
+
+def _seconds(found: re.Match[str]) -> float | None:
+    whole = _minute(found[0][:16], found[8] or "")
+    if whole is None:
+        return None
+    return whole + int(found[6]) + (float(f"0.{found[7]}") if found[7] else 0.0)
+
+
+@functools.lru_cache(maxsize=64)
+def _minute(text: str, offset: str) -> float | None:
+    """Return the wall time of a minute; there are many lines in one, and the time zone's rules are slow."""
+    year, month, day, hour, minute = int(text[:4]), int(text[5:7]), int(text[8:10]), int(text[11:13]), int(text[14:16])
+    try:
+        if not offset:
+            datetime(year, month, day, hour, minute)  # noqa: DTZ001  mktime takes any numbers; this one does not.
+            return time.mktime((year, month, day, hour, minute, 0, 0, 0, -1))
+        moment = datetime(year, month, day, hour, minute, tzinfo=timezone.utc).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    if offset == "Z":
+        return moment
+    sign = -1 if offset[0] == "-" else 1
+    return moment - sign * (int(offset[1:3]) * 3600 + int(offset[-2:]) * 60)
