@@ -100,7 +100,7 @@ def _live(rank: Rank) -> LiveRank:
 
 def _state(ranks: list[Rank]) -> str:
     """Return the state of a run: the worst of its ranks."""
-    return max((rank.state for rank in ranks), key=("finished", "running", "failed", "died").index)
+    return max((rank.state for rank in ranks), key=("finished", "running", "silent", "failed", "died").index)
 
 
 def _step(ranks: list[Rank]) -> int | None:

@@ -39,15 +39,17 @@ def ranks_in(states: str, run: str = "") -> str:
 def step_age(matchers: str = "") -> str:
     """Return the seconds since the last step, or since the start while there is none, of each rank that lives.
 
-    Both times come from the node's clock, so the clock of Prometheus does not matter.
+    Both times come from the node's clock, so the clock of Prometheus does not matter.  What a log says may be buffered
+    for long: there the seconds go to the newest datum, and not to now.
     """
     body = "{" + matchers + "}" if matchers else ""
+    begun = f"(trainvitals_last_step_timestamp_seconds{body} or trainvitals_start_timestamp_seconds{body})"
     return tidy(
         f"""
         (
-          trainvitals_snapshot_timestamp_seconds
-          - on (job, instance) group_right ()
-          (trainvitals_last_step_timestamp_seconds{body} or trainvitals_start_timestamp_seconds{body})
+          trainvitals_log_newest_timestamp_seconds - on (job, instance, run) group_right () {begun}
+          or
+          trainvitals_snapshot_timestamp_seconds - on (job, instance) group_right () {begun}
         )
         and {RANK} (trainvitals_rank_up == 1)
         """
@@ -109,9 +111,13 @@ clamp_max(
     ))
     or 0 * max by (run) (trainvitals_world_size)
   )
-  / (max by (run) (trainvitals_world_size) > 0),
+  / ((
+    max by (run) (trainvitals_world_size) unless on (run) trainvitals_log_info
+    or max by (run) (trainvitals_log_info)
+  ) > 0),
   1
 )
+unless on (run) trainvitals_rank_state{{state="silent"}} == 1
 """
 
 _TRAINING_TIME = _share_of_phases(TRAINING_PHASES)
@@ -145,7 +151,8 @@ RECORDS: tuple[Record, ...] = (
         expr=_smaller(_RANKS_WELL, _by_device("trainvitals_device_up")),
         help=(
             "Gauge health: ranks that run or finished over ranks expected, or the share of their devices that answer "
-            "where smaller; ranks on nodes that are not scraped count as missing."
+            "where smaller; ranks on nodes that are not scraped count as missing. "
+            "The log of a run speaks for all its ranks; of a silent one nothing is known."
         ),
     ),
     Record(

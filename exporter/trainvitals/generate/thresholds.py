@@ -32,6 +32,8 @@ class Thresholds:
     #: No step for so long in a phase that the training calls evaluation or checkpoint.
     #: BLOOM hung twice in an evaluation, for 18 hours together; a good one of a large model takes an hour.
     stall_slow_phase: int = 7200
+    #: A log that has said nothing for so long is no news any more: most runs end without a word in their log.
+    log_silent_longest: int = 21600
     #: A failed checkpoint stays an alert for so long.
     checkpoint_failure_window: int = 1800
     #: A device that does not answer for so long is down; drivers are slow while a process starts or ends.

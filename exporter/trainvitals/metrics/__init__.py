@@ -8,7 +8,19 @@ One file per subject; a new one is a row in ``_SUBJECTS``.
 
 from __future__ import annotations
 
-from trainvitals.metrics import attribution, changes, devices, exporter, faults, host, kernel, network, runs, storage
+from trainvitals.metrics import (
+    attribution,
+    changes,
+    devices,
+    exporter,
+    faults,
+    host,
+    kernel,
+    logs,
+    network,
+    runs,
+    storage,
+)
 from trainvitals.metrics.family import PREFIX, Family
 from trainvitals.metrics.runs import RANK_STATES
 
@@ -18,6 +30,6 @@ __all__ = ["FAMILIES", "PREFIX", "RANK_STATES", "STEP_BUCKETS", "Family"]
 STEP_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 #: In the order of docs/metrics.md.
-_SUBJECTS = (runs, changes, devices, faults, attribution, host, storage, network, kernel, exporter)
+_SUBJECTS = (runs, changes, logs, devices, faults, attribution, host, storage, network, kernel, exporter)
 
 FAMILIES: dict[str, Family] = {family.name: family for subject in _SUBJECTS for family in subject.FAMILIES}

@@ -1,11 +1,11 @@
-"""Families about runs and ranks, from rank files."""
+"""Families about runs and ranks, from rank files and from logs that are followed."""
 
 from __future__ import annotations
 
 from trainvitals.metrics.family import Family, rows
 
-#: The states of a rank, better ones first.
-RANK_STATES = ("running", "finished", "failed", "died")
+#: The states of a rank.  Only the log of a rank can be silent: nothing tells whether the process lives.
+RANK_STATES = ("running", "finished", "silent", "failed", "died")
 
 _RUN = ("run",)
 _RANK = ("run", "rank")
@@ -15,7 +15,7 @@ FAMILIES: tuple[Family, ...] = (
         name="trainvitals_run_info",
         type="gauge",
         labels=("run", "attempt", "framework", "world_size"),
-        help="A run with a rank on this node: its newest attempt, its framework and its number of ranks.",
+        help="A run with a rank or a log on this node: its newest attempt, its framework and its number of ranks.",
         source="ranks",
     ),
     Family(
@@ -28,8 +28,17 @@ FAMILIES: tuple[Family, ...] = (
     *rows(
         "ranks",
         _RANK,
-        ("rank_up", "gauge", "1 while the training process lives, else 0."),
-        ("rank_state", "gauge", "1 for the state that the rank is in: running, finished, failed or died.", "state"),
+        (
+            "rank_up",
+            "gauge",
+            "1 while the training process lives, 0 when it has ended; absent for a silent log.",
+        ),
+        (
+            "rank_state",
+            "gauge",
+            "1 for the state of the rank: running, finished, silent, failed or died.",
+            "state",
+        ),
         ("probe_disabled", "gauge", "1 when the probe switched itself off after errors of its own."),
         ("probe_errors_total", "counter", "Errors inside the probe; the training never sees them."),
         ("probe_dropped_total", "counter", "Values and events that the probe could not take."),
