@@ -1,0 +1,184 @@
+"""What takes several lines: tracebacks of Python, the table of torchelastic, the table of ranks that are missing.
+
+Every block ends after a bounded number of lines, whether its end is seen or not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_TRACEBACK = "Traceback (most recent call last)"
+#: A header of glog or of torch's logging (which writes one, and goes on) before a line: "E0416 03:53:55.2 99 x.py:1] ".
+LOGGED = re.compile(r"\[?[IWEF]\d{3,4} \d\d:\d\d:\d\d\.\d+ .{0,160}?:\d{1,6}\] ")
+_FRAME = re.compile(r'\s+File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9})')
+_LAST = re.compile(r"(?P<name>[A-Za-z_][\w.]{0,120})(?:\(\w{1,60}\))?(?:: |:?$)")
+#: An error that stands behind something else, where prefixes differ within one traceback.
+_BEHIND = re.compile(r"\S{1,200} (?P<name>[A-Za-z_][\w.]{0,80}(?:Error|Exception)): ")
+#: Ray puts it before the traceback of the task, whose last line is what counts.
+_WRAPPER = "RayTaskError("
+_LONGEST_TRACEBACK = 500
+_MOST_STRANGERS = 20
+_MOST_STREAMS = 64
+
+Stream = tuple[int | None, str]
+
+
+class Ended(NamedTuple):
+    """The last line of a traceback: of which rank, in which place of which file."""
+
+    line: str
+    at: str
+
+
+@dataclass(slots=True)
+class _Open:
+    lines: int = 0
+    strangers: int = 0
+    at: str = ""
+    ignored: bool = False
+
+
+class Tracebacks:
+    """The tracebacks that are being written, one for each rank at most."""
+
+    def __init__(self) -> None:
+        self._open: dict[int | None, _Open] = {}
+        self._ignored = False
+
+    def __bool__(self) -> bool:
+        """Whether one of them is open."""
+        return bool(self._open) or self._ignored
+
+    def feed(self, rank: int | None, line: str) -> Ended | bool:
+        """Return the end of a traceback, or whether the line is only a part of one."""
+        if _TRACEBACK in line:
+            if LOGGED.match(line) is None and len(self._open) < _MOST_STREAMS:
+                self._open[rank] = _Open(ignored=self._ignored)
+            self._ignored = False
+            return True
+        if line.startswith("Exception ignored in"):
+            self._ignored = True
+            return True
+        self._ignored = False
+        state = self._open.get(rank)
+        if state is None:
+            return self._behind(line)
+        state.lines += 1
+        if state.lines > _LONGEST_TRACEBACK:
+            del self._open[rank]
+        elif line[:2].strip() == "":
+            found = _FRAME.match(line)
+            if found is not None:
+                state.at = f"{found['file'].rpartition('/')[2]}:{found['line']}"
+        elif _LAST.match(line) is None:
+            return self._behind(line)
+        elif _WRAPPER not in line:
+            del self._open[rank]
+            return state.ignored or Ended(line, state.at)
+        return True
+
+    def _behind(self, line: str) -> Ended | bool:
+        """Take a line that belongs to no traceback of its rank: another process wrote it, or its prefix is another."""
+        for rank, state in list(self._open.items()):
+            state.strangers += 1
+            found = _BEHIND.match(line) or (_LAST.match(line) if "Error: " in line else None)
+            if found is not None and found["name"].endswith(("Error", "Exception")):
+                del self._open[rank]
+                return Ended(line[found.start("name") :], state.at)
+            if state.strangers > _MOST_STRANGERS * len(self._open):
+                del self._open[rank]
+        return False
+
+
+@dataclass(slots=True)
+class Child:
+    """A process as the table of torchelastic describes it; ``error`` is the last line of its traceback, if known."""
+
+    root: bool
+    rank: int | None = None
+    fields: dict[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+_KEY = re.compile(r"\s{0,8}(time|host|rank|exitcode|error_file|traceback|msg)\s{0,8}: ?(.{0,2000})")
+_RULE = re.compile(r"\s{0,8}[=*]{20,}\s*$")
+_LONGEST_TABLE = 600
+
+
+class ElasticTable:
+    """The table that follows ``ChildFailedError``: which processes failed, and which of them first.
+
+    Layout of ``torch/distributed/elastic/multiprocessing/errors/__init__.py`` (1.9: between rules of ``*``, the root
+    cause first; since 1.10: ``Failures:``, then ``Root Cause (first observed failure):``).
+    """
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._root = False
+        self._first: Child | None = None
+        self._now: Child | None = None
+
+    def __bool__(self) -> bool:
+        """Whether it is open."""
+        return self._left > 0
+
+    def open(self) -> None:
+        """Begin: the error was read that stands before the table."""
+        self._left, self._root, self._first, self._now = _LONGEST_TABLE, False, None, None
+
+    def feed(self, line: str) -> Child | bool:
+        """Return the child that failed first when the table ends, else whether the line belongs to the table."""
+        self._left -= 1
+        if "Root Cause" in line:
+            self._root = True
+        elif re.match(r"\s*\[\d{1,6}\]:\s*$", line):
+            self._now = Child(self._root)
+            if self._root and self._first is None:
+                self._first = self._now
+        elif _RULE.match(line):
+            if self._first is not None and "exitcode" in self._first.fields:
+                self._left = 0
+                return self._first
+        elif self._now is not None:
+            found = _KEY.match(line)
+            if found is not None and found[1] not in self._now.fields:
+                self._now.fields[found[1]] = found[2].strip()
+                if found[1] == "rank" and (number := re.match(r"\d{1,6}", found[2])):
+                    self._now.rank = int(number[0])
+            elif "traceback" in self._now.fields and re.match(r"\s{0,6}[A-Za-z_][\w.]*(?:Error|Exception): ", line):
+                self._now.error = line.strip()
+            else:
+                return False
+        return True
+
+
+_HEADER = re.compile(r".{0,400}\|\s*Missing [Rr]anks\s*$")
+_MISSING = re.compile(
+    r"\s*\S{1,20}\s*\|.{1,400}?\|?\s*(?P<collective>[\w:]{1,40}) {0,40}\|.{0,200}\|\s*(?P<ranks>\d[\d, -]{0,400})$"
+)
+
+
+class MissingRanks:
+    """The table that an analysis of flight recorders writes: a row for each collective, its last column who misses."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def __bool__(self) -> bool:
+        """Whether it is open."""
+        return self._left > 0
+
+    def feed(self, line: str) -> dict[str, str] | None:
+        """Return the collective and the ranks of a row."""
+        if _HEADER.match(line) is not None:
+            self._left = 32
+            return None
+        if self._left:
+            self._left -= 1
+            found = _MISSING.match(line)
+            if found is not None:
+                return found.groupdict()
+            self._left = min(self._left, 2)
+        return None

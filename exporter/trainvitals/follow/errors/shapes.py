@@ -1,0 +1,83 @@
+"""Which lines are worth a look: the quick first stage of the reader.
+
+Healthy logs say the same again and again with other numbers.  So a block is reduced to the shapes of its lines,
+letters without numbers: two quick passes of C and a set.  Shapes that were found harmless once are not looked at
+again, and what is new is searched for words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Set as AbstractSet
+
+#: Numbers, and what stands between and around them, are one character in a shape.
+_SHAPE = bytes(48 if chr(code) in "0123456789 .,+-" else code for code in range(256))
+#: A shape with such a word that was looked at so often and told nothing is harmless too.
+_MOST_LOOKS = 64
+#: Bounds memory; a log with more shapes than that is prose, whose lines do not come again.
+_MOST_SHAPES = 20_000
+
+#: A line must hold one of these to be looked at; the tests hold every row of the table against them.  Upper-case
+#: letters are rare, which makes words that begin with one quick to search for, all together.
+_UPPER_WORDS = (
+    b"Error", b"ERROR", b"Exception", b"ECC", b"ERR0", b"EI00", b"EJ00", b"EL00", b"EZ99", b"EE99", b"Evicted",
+    b"CANCELLED", b"FAIL", b"Fatal", b"HCCL", b"Invalid loss", b"Illegal", b"Interrupt", b"Kill", b"KILL",
+    b"Kernel panic", b"LINK_", b"Loss is", b"Missing Ranks", b"Missing ranks", b"NCCL WARN", b"NCCL error",
+    b"NCCL comm", b"NVRM", b"No space", b"NVSwitch", b"NodeLost", b"NaN", b"Out of mem", b"Out Of Mem", b"OOM",
+    b"OVERFLOW", b"Overflow", b"PREEMPT", b"PytorchStream", b"Parquet", b"Permission", b"Read-only", b"Received",
+    b"Root Cause", b"Rendezvous", b"SIG", b"Segm", b"Stale", b"SXid", b"Sending", b"Traceback", b"The node",
+    b"The total", b"The actor", b"Task run", b"Timed", b"Timeout", b"Unexpected", b"UCE", b"Watchdog", b"Assert",
+    b"BUG", b"Broken", b"Connection", b"Deadline", b"Disk", b"Duplicate", b"Index file", b"Input/", b"Job step",
+    b"Minimum", b"Too many", b"Xid", b"Transport", b"Preempt", b"Spot", b"Node fail", b"Remote I/O",
+)  # fmt: skip
+_LOWER_WORDS = (
+    b"error", b"failed", b"fault ", b"egfault", b"illed", b"of memory", b"allocate", b"verflow", b"already",
+    b"imed out", b"imeout", b"terminate", b"signal", b"preempt", b"collective", b"blocked for", b"shared mem",
+    b"no space", b"return code", b"closed", b"device-side", b"truncated", b"corrupt", b"spot ", b"unconnected",
+    b"low on", b"load tokenizer", b"backend tokenizer", b"mismatch", b"training process", b"oom ", b"oom-",
+    b"node failure", b"stopping", b"terminating", b"non-finite",
+)  # fmt: skip
+
+
+def shape(text: bytes) -> bytes:
+    """Return text with one character in place of all that numbers are made of."""
+    return text.translate(_SHAPE)
+
+
+_UPPER = re.compile(b"|".join(re.escape(shape(word)) for word in _UPPER_WORDS))
+_LOWER = tuple(shape(word) for word in _LOWER_WORDS)
+
+
+def has_word(text: bytes) -> bool:
+    """Return whether a shape, or several with line ends between, hold a word that errors have."""
+    return _UPPER.search(text) is not None or any(word in text for word in _LOWER)
+
+
+class Shapes:
+    """Keeps which shapes are harmless."""
+
+    def __init__(self) -> None:
+        self._harmless: set[bytes] = set()
+        self._looks: Counter[bytes] = Counter()
+
+    def suspects(self, shapes: AbstractSet[bytes]) -> set[bytes]:
+        """Return those of the shapes that must be looked at; remember the others."""
+        new = shapes - self._harmless
+        if not new:
+            return set()
+        found = {one for one in new if has_word(one)} if has_word(b"\n".join(new)) else set()
+        if len(self._harmless) + len(new) > _MOST_SHAPES:
+            self._harmless.clear()
+        if len(new) <= _MOST_SHAPES:
+            self._harmless |= new - found
+        return found
+
+    def told_nothing(self, one: bytes) -> None:
+        """Remember that a line of this shape was looked at in vain."""
+        if len(self._looks) > _MOST_SHAPES:
+            self._looks.clear()
+        self._looks[one] += 1
+        if self._looks[one] >= _MOST_LOOKS:
+            del self._looks[one]
+            self._harmless.add(one)
