@@ -7,8 +7,11 @@ from collections.abc import Sequence
 
 from trainvitals.follow import text
 from trainvitals.follow.base import NO, Format, LineFormat
+from trainvitals.follow.formats.json_lines import JsonLines, LlamaFactory, MsSwift, OpenMMLab
 from trainvitals.follow.formats.nanogpt import NanoGPT
+from trainvitals.follow.formats.series_json import SeriesJson
 from trainvitals.follow.formats.tables import Table
+from trainvitals.follow.formats.trainer_state import TrainerState
 
 __all__ = ["FORMATS", "choose"]
 
@@ -19,7 +22,13 @@ FORMATS: tuple[Format, ...] = (
     # Text of one program.
     NanoGPT(),
     # Structured.
+    LlamaFactory(),
+    MsSwift(),
+    OpenMMLab(),
+    SeriesJson(),
+    TrainerState(),
     Table(),
+    JsonLines(),
     # Careful guesses, last.
 )
 
