@@ -162,6 +162,65 @@ def test_a_second_run_inside_changes_nothing():
     assert once == twice
 
 
+def test_an_empty_part_of_the_path_stays_the_current_folder():
+    """``PYTHONPATH=$PYTHONPATH:/mine``, where it was not set, puts the current folder on the path."""
+    site = environment({})["PYTHONPATH"]
+
+    assert environment({"PYTHONPATH": ":/mine"})["PYTHONPATH"] == f"{site}::/mine"
+    assert environment({"PYTHONPATH": "/mine:"})["PYTHONPATH"] == f"{site}:/mine:"
+    assert environment({"PYTHONPATH": ""})["PYTHONPATH"] == site
+
+
+def test_a_program_below_a_folder_finds_what_is_beside_it(tmp_path, monkeypatch):
+    """The same modules are imported with and without us."""
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.py").write_text("import beside; print(beside.__file__)")
+    (tmp_path / "beside.py").touch()
+    monkeypatch.chdir(tmp_path)
+
+    done = run("--", sys.executable, "scripts/train.py", spool=tmp_path, PYTHONPATH=":/mine")
+
+    assert (done.stdout, done.stderr) == (f"{tmp_path}/beside.py\n", "")
+
+
+def test_signals_are_as_they_were(tmp_path):
+    """Python ignores SIGPIPE for itself; a command that writes into a closed pipe ends silently, as below a shell."""
+    done = run("--", "grep", "SigIgn", "/proc/self/status", spool=tmp_path)
+    plain = subprocess.run(["grep", "SigIgn", "/proc/self/status"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == plain.stdout
+    piped = run("--", "bash", "-c", "yes | head -n 1; exit ${PIPESTATUS[0]}", spool=tmp_path)
+    assert (piped.returncode, piped.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_nothing_but_our_variables_is_new(tmp_path):
+    """In the locale "C", Python sets LC_CTYPE for all that it starts: a command would sort otherwise than before."""
+    given = {"PATH": os.environ["PATH"], "TRAINVITALS_DIR": str(tmp_path), "ODD": "a\nb=c"}
+    command = [sys.executable, "-m", "trainvitals", "run", "--", "env", "-0"]
+
+    def variables(**more):
+        output = subprocess.run(command, env={**given, **more}, capture_output=True, text=True, check=True).stdout
+        return dict(entry.split("=", 1) for entry in output.split("\0") if entry)
+
+    found = variables()
+    assert found.keys() - given.keys() == {"PYTHONPATH", "TRAINVITALS_PACKAGE"}
+    assert {name: found[name] for name in given} == given
+    assert variables(LC_CTYPE="C.UTF-8")["LC_CTYPE"] == "C.UTF-8"
+
+
+def test_a_script_that_names_no_interpreter_is_run_by_the_shell(program, tmp_path):
+    """As a shell does with a file that is executable and nothing that the kernel knows."""
+    script = tmp_path / "job"
+    script.write_text(f'"{sys.executable}" "{program}" "$@"\nexit 5\n')
+    script.chmod(0o700)
+
+    done = run("--", script, "a", "b c", spool=tmp_path)
+
+    assert (done.returncode, done.stderr) == (5, "")
+    found = json.loads(done.stdout)
+    assert (found["watching"], found["argv"]) == (True, ["a", "b c"])
+
+
 def test_the_spool_is_made_absolute(monkeypatch, tmp_path):
     """The command may change its folder before it trains."""
     monkeypatch.chdir(tmp_path)

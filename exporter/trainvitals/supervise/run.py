@@ -8,8 +8,10 @@ the terminal and the exit status are its own.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -18,6 +20,10 @@ import trainvitals
 _SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 #: Exit statuses of a shell for a command that is not there, or is no program.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+#: Python ignores these from its start on, and what a process ignores, the program that it becomes ignores too.
+_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
+#: Python sets this at its start where the locale is "C" (PEP 538), for itself and all that it starts.
+_SET_BY_PYTHON = "LC_CTYPE"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
 def environment(environ: Mapping[str, str], *, name: str | None = None, folder: str | None = None) -> dict[str, str]:
     """Return the environment for a command whose Python processes shall be watched."""
     given = {"TRAINVITALS_RUN": name, "TRAINVITALS_DIR": None if folder is None else os.path.abspath(folder)}
-    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != _SITE]
+    before = environ.get("PYTHONPATH", "")
+    # An empty part is the current folder, as in ":/mine"; an empty path is none.
+    paths = [path for path in before.split(os.pathsep) if path != _SITE] if before else []
     return {
         **environ,
         **{variable: value for variable, value in given.items() if value},
@@ -62,7 +70,33 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execve(path, command, environment(os.environ, name=options.name, folder=options.dir))  # noqa: S606
+        _become(path, command, environment(_started_with(os.environ), name=options.name, folder=options.dir))
     except OSError as error:
         print(f"trainvitals run: {command[0]}: {error.strerror}", file=sys.stderr)
-        return _NOT_EXECUTABLE
+    return _NOT_EXECUTABLE
+
+
+def _started_with(environ: Mapping[str, str], original: str = "/proc/self/environ") -> dict[str, str]:
+    """Return the environment without what this process's Python has set in it at its start."""
+    kept = dict(environ)
+    try:
+        with open(original, "rb") as file:
+            given = file.read().split(b"\0")
+    except OSError:  # Not Linux.
+        return kept
+    if not any(entry.startswith(f"{_SET_BY_PYTHON}=".encode()) for entry in given):
+        kept.pop(_SET_BY_PYTHON, None)
+    return kept
+
+
+def _become(path: str, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Become the command, with the signals that it would have had; raises OSError where that cannot be done."""
+    for name in _IGNORED_BY_PYTHON:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        os.execve(path, command, environ)  # noqa: S606
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+        # A script without a first line that names its interpreter: a shell runs it itself, and so does execvp(3).
+        os.execve("/bin/sh", ["/bin/sh", path, *command[1:]], environ)  # noqa: S606
