@@ -413,6 +413,35 @@ def test_errors_in_a_row_have_an_end(recorder):
     assert counters_of(recorder).errors == 17
 
 
+@pytest.mark.parametrize("errors", [0, 1])
+def test_complaints_in_a_row_have_an_end(errors):
+    """A check that likes nothing of a stream without an end: the seventeenth batch is handed out, errors among them."""
+
+    class Endless(Run):
+        def __next__(self):
+            self.items.append(len(self.items))
+            if errors and len(self.items) % 2:
+                raise ValueError("gone")
+            return len(self.items)
+
+    loader = trainvitals.data(Endless([]), check=lambda _: "odd", on_error="skip")
+    if errors:
+        with pytest.raises(ValueError, match="gone"):
+            next(loader)
+    else:
+        assert (next(loader), next(loader)) == (17, 18)
+
+
+def test_a_good_batch_ends_the_row(recorder, probe):
+    """Then the check is believed again; what was handed out all the same is no longer called skipped."""
+    items = [*range(17), 100, 1, 200]
+    taken = list(trainvitals.data(items, check=lambda item: "small" if item < 50 else None, on_error="skip"))
+
+    assert taken == [16, 100, 200]
+    assert counters_of(recorder).errors == 18
+    assert probe.is_recording()
+
+
 @pytest.mark.usefixtures("recorder")
 def test_what_is_no_error_passes(probe, recorded):
     """Ctrl-C is nobody's data error."""
@@ -608,6 +637,77 @@ def test_odd_batches_cost_nothing():
 
     odd = Odd()
     assert next(iter(trainvitals.data([odd]))) is odd
+
+
+class Angry:
+    """Raises whatever it is asked for."""
+
+    def __getattr__(self, name):
+        """Raise."""
+        raise RuntimeError(name)
+
+
+class AngryDict(dict):
+    """A dict that cannot be read."""
+
+    def values(self):
+        """Raise."""
+        raise RuntimeError
+
+    __getitem__ = values
+
+
+class AngryError(Exception):
+    """An error that cannot be told."""
+
+    @property
+    def filename(self):
+        """Raise."""
+        raise RuntimeError
+
+    def __str__(self):
+        """Raise."""
+        raise RuntimeError
+
+
+def test_the_programs_own_errors_are_none_of_ours(probe, recorder, recorded):
+    """Batches and exceptions that raise when they are looked at do not switch the probe off."""
+    items = [Angry(), AngryDict(path=[1]), {"idx": Angry()}, {"path": Angry()}, Angry(), AngryError(), AngryError()]
+    taken = list(trainvitals.data(LongLoader(items), on_error="skip"))
+
+    assert [left is right for left, right in zip(taken, items[:5], strict=True)] == [True] * 5
+    assert probe.is_recording()
+    assert recorder.writer.state.errors == 0
+    assert 0 < recorder.writer.state.dropped <= 5
+    assert counters_of(recorder).batches == 5
+    assert [event["type"] for event in events_of(recorded, "data_error")] == ["AngryError"] * 2
+
+
+@pytest.mark.usefixtures("probe")
+def test_an_iterator_in_a_batch_is_not_used_up(recorder):
+    """It is the program's to read; one that ids= returns was made for us."""
+    rows = iter([1, 2])
+    next(iter(trainvitals.data([{"idx": rows}])))
+
+    assert list(rows) == [1, 2]
+    assert names_of(recorder, 1) == []
+
+
+@pytest.mark.usefixtures("probe")
+def test_addresses_lose_what_opens_them(recorder, recorded):
+    """Logins and signatures of addresses, in names and in messages."""
+    batch = {"__url__": ["https://me:pw@host/a.tar?sig=abc", "https://host/b.tar"], "__key__": ["k1", "k2"]}
+    items = [batch, OSError("403 for url: https://host/c.tar?X-Amz-Signature=abc")]
+    list(trainvitals.data(LongLoader(items), on_error="skip"))
+
+    assert names_of(recorder, 1) == [("https://host/a.tar", "https://host/b.tar", "k1", "k2")]
+    (event,) = events_of(recorded, "data_error")
+    assert event["message"] == "403 for url: https://host/c.tar"
+
+
+def test_no_loader_is_no_loader():
+    """A program may have none for its evaluation, and asks whether it is None."""
+    assert trainvitals.data(None) is None
 
 
 @pytest.mark.usefixtures("recorder")

@@ -7,12 +7,15 @@ import dataclasses
 import enum
 import json
 import subprocess
+import time
+from collections import UserDict, UserList
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from tests.helpers import Node, run_trainer
 
+import trainvitals
 from trainvitals import rankfile
 from trainvitals.probe import code, digest, lineage
 from trainvitals.probe.lineage import Lineage
@@ -80,11 +83,29 @@ def test_a_configuration_becomes_a_flat_table(config, expected):
         {"argv": ["--api-key=abc"]},
         {"text": "password: hunter"},
         {"certificate": "-----BEGIN PRIVATE KEY-----"},
+        {"argv": ["--token", "abc"]},
+        {"command": "train.py --api-key abc"},
+        {"text": "pwd=hunter", "db_pass": "x", "PASS": "x", "jwt": "x", "passcode": 1234},
+        {"url": "https://host/x?sv=2020&sig=abc"},
+        {"url": "https://host/x?X-Amz-Signature=abc"},
+        {"url": "s3://me:pa/ss@bucket"},
+        {"chat": "https://hooks.slack.com/services/T0/B0/x"},
+        {"chat": "https://api.telegram.org/bot123456:ABCDEF/sendMessage"},
+        {"chat": "https://open.feishu.cn/open-apis/bot/v2/hook/x"},
+        {"headers": "Basic dXNlcjpwYXNz"},
     ],
 )
 def test_a_secret_is_never_told(config):
     """Names that sound like one, and texts that look like one."""
     assert digest.of_config(config) == {}
+
+
+def test_a_secret_in_a_name_is_never_told():
+    """Of a model and of a data set, and in a list of variables as Kubernetes writes it."""
+    assert digest.of_model("https://me:pw@host/m?token=abc") == {}
+    assert digest.of_model(["hf_abcdefghijkl"]) == {}
+    assert digest.of_dataset("postgres://me:p@ss@host/table") == {"name": "postgres://host/table"}
+    assert digest.of_config([{"name": "HF_TOKEN", "value": "abc"}]) == {"0.name": "HF_TOKEN"}
 
 
 def test_what_only_sounds_like_a_secret_is_told():
@@ -110,6 +131,50 @@ def test_a_table_is_bounded():
     assert (len(many), many["n199"], many["..."]) == (201, "199", "more")
     assert all(len(json.dumps(rows)) < 12_100 for rows in (wide, emoji, many))
     assert digest.of_config(endless) == {".".join(["again"] * 8): "<dict of 1>"}
+
+
+class Missing(UserDict):
+    """A configuration with a value that is still to be given, as OmegaConf has them."""
+
+    def __getitem__(self, key):
+        """Return a value."""
+        if self.data[key] == "???":
+            raise KeyError(key)
+        return self.data[key]
+
+
+class Broken:
+    """An object that fails to say what it holds."""
+
+    def to_dict(self):
+        """Raise."""
+        raise RuntimeError
+
+
+class Attributes(UserList):
+    """A list and a dict with attributes that are none of Python's own."""
+
+    def keys(self):
+        """Return names."""
+
+    items = keys
+
+    def to_dict(self):
+        """Return its fields."""
+        return {"lr": 2}
+
+
+def test_what_cannot_be_read_costs_its_own_row():
+    """A value that is missing, an object whose method raises; and containers of other libraries are looked into."""
+    config = Missing(a=1, b="???", c=Broken(), d=UserList([1, 2]), e=Attributes())
+    assert digest.of_config(config) == {"a": "1", "c": "<Broken>", "d": "1, 2", "e.lr": "2"}
+
+
+def test_a_long_text_costs_no_time():
+    """It is cut before it is looked at."""
+    begun = time.process_time()
+    assert digest.of_config({str(number): "x" * 10_000_000 for number in range(20)})["7"] == "x" * 128
+    assert time.process_time() - begun < 2.0
 
 
 class Data:
@@ -242,6 +307,31 @@ def test_the_code_is_told_without_git_being_run(repository):
     assert (after["commit"], after["dirty"]) == (git(repository, "rev-parse", "HEAD"), "False")
     git(repository, "checkout", "-q", "--detach")
     assert "branch" not in described(repository)
+
+
+def test_what_a_stand_in_stands_for_is_told():
+    """To guard a data set or to watch a loader is no change of it."""
+    assert digest.of_dataset(trainvitals.guarded(Data()))["class"] == "Data"
+    assert digest.of_dataset(trainvitals.data(Data()))["class"] == "Data"
+
+
+def test_a_split_index_is_not_read(repository):
+    """The files are in another one: whether one differs is not known, and not said."""
+    git(repository, "update-index", "--split-index")
+    assert "dirty" not in described(repository)
+
+
+def test_modules_that_are_none_cost_nothing(repository):
+    """Whatever a program has put among its modules."""
+
+    class Odd:
+        @property
+        def __dict__(self):
+            raise RuntimeError
+
+    modules = [None, Odd(), 7]
+    assert code.describe(str(repository / "train.py"), modules)["dirty"] == "False"
+    assert lineage.packages({"torch": Odd(), "numpy": None}).get("numpy") is None
 
 
 def test_a_worktree_and_a_folder_without_a_repository(repository, tmp_path_factory):

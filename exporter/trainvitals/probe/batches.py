@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trainvitals.probe.events import text
+from trainvitals.probe.private import masked
 from trainvitals.rankfile.ledger import MAX_NAMES, Name
 
 #: Keys under which data sets keep the file of a sample, and those for its number or name; the first that is there.
@@ -93,8 +94,11 @@ def names_under(keys: tuple[str, ...], batch: Any) -> Sequence[Name]:
     return names[:MAX_NAMES]
 
 
-def listed(value: Any) -> Sequence[Name]:
-    """Return names as texts and whole numbers; nothing for what would have to be fetched from a device."""
+def listed(value: Any, *, owned: bool = False) -> Sequence[Name]:
+    """Return names as texts and whole numbers; nothing for what would have to be fetched from a device.
+
+    An iterator is the program's to use up, unless it was made for us: ``owned``.
+    """
     kind = type(value)
     if kind is list or kind is tuple:
         value = value[:MAX_NAMES]
@@ -109,20 +113,26 @@ def listed(value: Any) -> Sequence[Name]:
         if value.dtype.kind not in "iuSU":
             return []
         value = value.reshape(-1)[:MAX_NAMES].tolist()
-    elif _shape(value) is not None:
+    elif _shape(value) is not None or (hasattr(kind, "__next__") and not owned):
         return []
     else:
         value = list(itertools.islice(value, MAX_NAMES))
-    if not value or (type(value[0]) in _PLAIN and type(value[-1]) is type(value[0])):
+    # An address may hold a login.
+    if not value or (type(value[0]) in _PLAIN and type(value[-1]) is type(value[0]) and not _is_address(value[0])):
         return value  # type: ignore[no-any-return]
     return [name_of(name) for name in value]
+
+
+def _is_address(name: Name) -> bool:
+    return name.__class__ is str and "://" in name
 
 
 def name_of(value: Any) -> Name:
     """Return a name as a text or a whole number; of a tensor only its type, for its text waits for a device."""
     if isinstance(value, int):
         return int(value)
-    return text(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+    found = text(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+    return masked(found) if "://" in found else found
 
 
 def file_of(dataset: Any, name: Name) -> Name:
@@ -139,22 +149,36 @@ def file_of(dataset: Any, name: Name) -> Name:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return type, message and, where it can be found, the file of an error."""
-    lines = [line.strip() for line in str(error)[-2000:].splitlines() if line.strip()]
-    message = lines[-1] if lines else ""
+    """Return type, message and, where it can be found, the file of an error.  Never raises, whatever the error does."""
+    lines = [line.strip() for line in _message_of(error)[-2000:].splitlines() if line.strip()]
+    message = masked(lines[-1]) if lines else ""
     fields: dict[str, Any] = {"type": type(error).__name__, "message": message[:300]}
     cause: BaseException | None = error
     for _ in range(4):
         if cause is None:
             break
-        for name in ("filename", "file", "path"):
-            found = getattr(cause, name, None)
-            if isinstance(found, (str, bytes)) or hasattr(found, "__fspath__"):
-                fields["file"] = name_of(found)
-                return fields
+        found = _file_in(cause)
+        if found is not None:
+            return {**fields, "file": found}
         cause = cause.__cause__ or cause.__context__
     # From a worker comes only the text of the error.
     quoted = _QUOTED.search(message)
-    if quoted is not None:
-        fields["file"] = quoted[2][:256]
-    return fields
+    return fields if quoted is None else {**fields, "file": quoted[2][:256]}
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _file_in(error: BaseException) -> Name | None:
+    for name in ("filename", "file", "path"):
+        try:
+            found = getattr(error, name, None)
+            if isinstance(found, (str, bytes)) or hasattr(found, "__fspath__"):
+                return name_of(found)
+        except Exception:  # noqa: S112  A property of the program's that raises: it tells nothing.
+            continue
+    return None

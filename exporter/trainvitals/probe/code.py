@@ -11,9 +11,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-_LARGEST_INDEX, _LARGEST_SOURCE, _LARGEST_REFS = 16 << 20, 1 << 20, 4 << 20
+_LARGEST_INDEX, _LARGEST_SOURCE, _LARGEST_REFS = 8 << 20, 1 << 20, 4 << 20
 _MOST_SOURCES, _MOST_SOURCE_BYTES, _MOST_PARENTS = 400, 16 << 20, 24
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
@@ -85,7 +86,7 @@ def _sources(top: str, main: str, modules: Iterable[object]) -> Iterator[tuple[s
     """Yield the path below ``top`` of each imported file and its hash as git has it (of a blob, SHA-1)."""
     paths = {os.path.abspath(main)}
     for module in modules:
-        path = getattr(module, "__dict__", {}).get("__file__")
+        path = own_attributes(module).get("__file__")
         if isinstance(path, str) and path.endswith(".py"):
             paths.add(os.path.abspath(path))
     inside = [path for path in paths if path.startswith(top.rstrip(os.sep) + os.sep) and not _INSTALLED.search(path)]
@@ -96,6 +97,14 @@ def _sources(top: str, main: str, modules: Iterable[object]) -> Iterator[tuple[s
         if data is not None and room >= 0:
             blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
             yield os.path.relpath(path, top), blob.hexdigest()
+
+
+def own_attributes(module: object) -> Mapping[str, Any]:
+    """Return what is in a module without asking it: some import more when they are asked, and some are no modules."""
+    try:
+        return module.__dict__
+    except Exception:
+        return {}
 
 
 def _dirty(path: str, sources: dict[str, str]) -> bool | None:
@@ -137,6 +146,8 @@ def _index(data: bytes, wanted: set[bytes]) -> tuple[dict[bytes, str], bool]:
         kind, size = data[position : position + 4], int.from_bytes(data[position + 4 : position + 8], "big")
         if kind == b"TREE":
             return found, data[position + 8 :][:4].startswith(b"\0-1 ")
+        if kind == b"link":  # A split index: the files are in another one.
+            raise ValueError(kind)
         position += 8 + size
     return found, False
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from trainvitals.probe import private, steady
 
 #: Rows of a table, characters of a name and of a text, bytes of a table as JSON, and how deep and far it is looked.
 MAX_ROWS, LONGEST_NAME, LONGEST_TEXT, LARGEST = 200, 96, 128, 12_000
@@ -23,17 +24,6 @@ _LONGEST_LIST = 16
 _MOST_PARAMETERS = 200_000
 
 _PLAIN = (str, int, float, bool, type(None))
-_WORDS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-#: The last letters of a word of a name that hides what it names, whatever that is, and where it is no number.
-_SECRET = ("password", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials", "cookie")
-_SECRET_TEXT = ("key", "keys", "token", "tokens", "auth", "authorization", "dsn", "webhook", "private", "signature")
-#: Texts with a secret inside: ``token=...``, the beginnings of well-known tokens, and what is encrypted.
-_LEAK = re.compile(
-    r"(?:token|key|secret|passw\w*|auth\w*)['\"]?\s*[=:]\s*\S|\bbearer\s+\S{8}|-----BEGIN"
-    r"|\b(?:hf_|sk-|gh[opsu]_|github_pat_|glpat-|xox[abp]-|AKIA|eyJ)[\w-]{8}",
-    re.IGNORECASE,
-)
-_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 #: Attributes of data sets of Hugging Face and of others that say which one it is.
 _DATASET = ("_fingerprint", "builder_name", "config_name", "dataset_name", "split", "version", "name", "path", "root")
 #: Types whose members have a name.
@@ -44,14 +34,6 @@ _WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule", "Deep
 Rows = dict[str, str]
 
 
-def is_secret(name: str, value: object = "") -> bool:
-    """Whether a value must not be told because of its name; numbers may be (``max_tokens``), but for passwords."""
-    words = [word.lower() for word in _WORDS.findall(name)]
-    if any(word.endswith(_SECRET) for word in words):
-        return True
-    return not isinstance(value, (int, float, type(None))) and any(word.endswith(_SECRET_TEXT) for word in words)
-
-
 def of_config(config: object) -> Rows:
     """Return the rows of a mapping, a dataclass, a namespace or an object with ``to_dict``; nested names have dots."""
     return _bounded(_flat("", config, 0))
@@ -59,7 +41,7 @@ def of_config(config: object) -> Rows:
 
 def of_dataset(dataset: object) -> Rows:
     """Return what a data set is: its name, or its class with fingerprint, version and path; never what is in it."""
-    return _bounded(_dataset("", dataset, 0))
+    return _bounded(_dataset("", dataset, 0), "dataset.")
 
 
 def of_model(model: Any) -> Rows:
@@ -71,12 +53,13 @@ def of_model(model: Any) -> Rows:
         return of_config(model)
     parts = list(model)[:64] if isinstance(model, (list, tuple)) else [model]
     if len(parts) == 1 and isinstance(parts[0], str):
-        return {"name": parts[0][:LONGEST_TEXT]}
+        name = text_of(parts[0])
+        return {} if name is None else {"name": name}
     inner = parts[0]
     for _ in range(4):  # DDP and the like.
         if type(inner).__name__ in _WRAPPERS:
             inner = getattr(inner, "module", None) or getattr(inner, "_orig_mod", inner)
-    rows = {"class": type(inner).__qualname__[:LONGEST_TEXT]}
+    rows = {"class": inner.__class__.__qualname__[:LONGEST_TEXT]}
     total = trainable = seen = 0
     kinds: dict[str, None] = {}
     for part in parts:
@@ -109,8 +92,8 @@ def text_of(value: object) -> str | None:
     kind = type(value)
     value = _plain(value)
     if isinstance(value, (str, os.PathLike)):
-        text = _LOGIN.sub("", str(os.fspath(value)))
-        return None if _LEAK.search(text) else text[:LONGEST_TEXT]
+        text = private.told(str(os.fspath(value))[: private.LOOKED_AT])
+        return None if text is None else text[:LONGEST_TEXT]
     is_atom = value is None or isinstance(value, (bool, float)) or (kind.__module__, kind.__name__) in _ATOMS
     if is_atom or (isinstance(value, int) and value.bit_length() <= 256):
         return str(value)[:LONGEST_TEXT]
@@ -146,7 +129,9 @@ def _fields(value: Any) -> Mapping[Any, Any] | None:
         return {field.name: getattr(value, field.name, None) for field in dataclasses.fields(kind)}
     if kind.__name__ in ("Namespace", "SimpleNamespace"):
         return dict(vars(value))
-    is_table = hasattr(kind, "__len__") or hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")
+    is_array = hasattr(kind, "__array__") or hasattr(kind, "__dlpack__")
+    # A dictionary with attributes that is no Mapping (of ml_collections) has a length; so have tables of data.
+    is_table = is_array or (hasattr(kind, "__len__") and not (hasattr(kind, "keys") and hasattr(kind, "items")))
     for name in ("to_dict", "model_dump"):
         method = None if is_table or isinstance(value, type) else getattr(value, name, None)
         if callable(method):
@@ -155,20 +140,44 @@ def _fields(value: Any) -> Mapping[Any, Any] | None:
     return None
 
 
+def _safe_fields(prefix: str, value: Any) -> Mapping[Any, Any] | None:
+    """Do the same; an error of the value's own is one only where it is all that there is to tell."""
+    try:
+        return _fields(value)
+    except Exception:
+        if not prefix:
+            raise
+        return None
+
+
+def _items(fields: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield what may be told; (None, None) for what may not, or cannot be read: a value that is still missing, say."""
+    called = fields.get("name")
+    hides_value = isinstance(called, str) and private.is_secret(called)
+    for key in fields:
+        try:
+            item = fields[key]
+        except Exception:
+            item = key = None  # noqa: PLW2901
+        name = str(key)
+        hidden = private.is_secret(name, item) or name.startswith("__") or (hides_value and name == "value")
+        yield (None, None) if key is None or hidden else (key, item)
+
+
 def _flat(
     prefix: str, value: object, depth: int, leaf: Callable[[str, object, int], Iterator[tuple[str, str]]] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the rows below a value; an empty name stands for one that was looked at and is not told."""
+    """Yield the rows below a value; an empty name stands for what was looked at and is not told."""
     fields = None
     if depth < _DEEPEST:
-        fields = _fields(value) if leaf is None else value if isinstance(value, Mapping) else None
-    if fields is None and isinstance(value, (list, tuple, set, frozenset)) and len(value) <= _LONGEST_LIST:
+        fields = _safe_fields(prefix, value) if leaf is None else value if isinstance(value, Mapping) else None
+    if fields is None and _is_short_list(value):
         if all(isinstance(item, _PLAIN) for item in value):
-            items = [
-                text_of(item) for item in (sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value)
-            ]
-            if None not in items:
-                yield prefix or "value", ", ".join(map(str, items))[:LONGEST_TEXT]
+            ordered = sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value
+            items = [text_of(item) for item in ordered]
+            joined = None if None in items else private.told(", ".join(map(str, items)))
+            if joined is not None:
+                yield prefix or "value", joined[:LONGEST_TEXT]
             return
         fields = dict(enumerate(value)) if depth < _DEEPEST else None
     if fields is None:
@@ -178,12 +187,23 @@ def _flat(
         elif text is not None:
             yield prefix or "value", text
         return
-    for key, item in fields.items():
+    yield "", ""
+    for key, item in _items(fields):
         name = f"{prefix}.{key}" if prefix else str(key)
-        if is_secret(str(key), item) or len(name) > LONGEST_NAME or str(key).startswith("__"):
+        if key is None or len(name) > LONGEST_NAME or (leaf is None and steady.is_own(str(key), fields)):
             yield "", ""
+        elif leaf is None and type(item) in (int, float) and steady.is_moment(str(key), item):
+            yield name, "<time>"
         else:
             yield from _flat(name, item, depth + 1, leaf)
+
+
+def _is_short_list(value: Any) -> TypeGuard[Collection[Any]]:
+    # A list of OmegaConf is none of Python's.
+    is_list = isinstance(value, (list, tuple, set, frozenset))
+    if not is_list and (not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray, memoryview))):
+        return False
+    return len(value) <= _LONGEST_LIST
 
 
 def _dataset(prefix: str, dataset: Any, depth: int) -> Iterator[tuple[str, str]]:
@@ -200,7 +220,8 @@ def _leaf_of_dataset(prefix: str, dataset: Any, depth: int) -> Iterator[tuple[st
         if text is not None:
             yield prefix or "name", text
         return
-    yield f"{start}class", type(dataset).__qualname__[:LONGEST_TEXT]
+    # What a stand-in, one of ours among them, stands for.
+    yield f"{start}class", dataset.__class__.__qualname__[:LONGEST_TEXT]
     for name in _DATASET:
         value = getattr(dataset, name, None)
         if isinstance(value, (str, int, float, os.PathLike)) or type(value).__name__ in ("NamedSplit", "Version"):
@@ -212,15 +233,17 @@ def _leaf_of_dataset(prefix: str, dataset: Any, depth: int) -> Iterator[tuple[st
         yield from _dataset(f"{start}dataset", inner, depth + 1)
 
 
-def _bounded(rows: Iterator[tuple[str, str]]) -> Rows:
-    """Return the first rows, and in the row "..." that there were more."""
+def _bounded(rows: Iterator[tuple[str, str]], about: str = "") -> Rows:
+    """Return the first rows, and in the row "..." that there were more.  ``about`` is said before their names."""
     kept: Rows = {}
     size = 0
+    same = steady.Steady.of_this_process()
     for looked, (name, text) in enumerate(rows):
-        size += len(json.dumps((name, text)))
+        told = same.text(about + name, text) if name else ""
+        size += len(json.dumps((name, told))) if name else 4
         if len(kept) >= MAX_ROWS or size > LARGEST or looked >= _FURTHEST:
             kept["..."] = "more"
             break
         if name:
-            kept[name] = text
+            kept[name] = told
     return kept

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainvitals.probe import code, digest
+from trainvitals.probe import code, digest, private, steady
 
 #: What a table is about.
 SUBJECTS = ("config", "dataset", "model", "code", "packages", "environment", "platform")
@@ -106,7 +106,7 @@ def packages(modules: Mapping[str, Any]) -> digest.Rows:
     for name in _PACKAGES:
         module = modules.get(name)
         if module is not None:
-            release = getattr(module, "__dict__", {}).get("__version__")
+            release = code.own_attributes(module).get("__version__")
             found = str(release) if release is not None else _installed_release(name)
             if found:
                 rows[name] = found[:64]
@@ -130,11 +130,13 @@ def _installed_release(name: str) -> str:
 def environment(environ: Mapping[str, str]) -> digest.Rows:
     """Return the variables that change how a training runs."""
     rows: digest.Rows = {}
+    same = steady.Steady.of_this_process()
     for name in sorted(environ):
-        if _VARIABLES.fullmatch(name) and not digest.is_secret(name) and len(rows) < 100:
-            text = digest.text_of(environ[name])
-            if text is not None:
-                rows[name] = text
+        is_told = _VARIABLES.fullmatch(name) and not private.is_secret(name) and not steady.is_own(name)
+        text = digest.text_of(environ[name]) if is_told and len(rows) < 100 else None
+        if text is not None:
+            # None of them names data: what looks like a moment or a host is one.
+            rows[name] = same.text(f"{name}.output", text)
     return rows
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 _SPECIAL = (
     "__add__",
+    "__aiter__",
+    "__anext__",
     "__bool__",
     "__call__",
     "__contains__",
@@ -23,7 +25,9 @@ _SPECIAL = (
     "__hash__",
     "__len__",
     "__length_hint__",
+    "__mul__",
     "__reversed__",
+    "__rmul__",
     "__setitem__",
 )
 _OWN = "_trainvitals"
