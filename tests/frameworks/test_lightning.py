@@ -248,6 +248,39 @@ def test_a_test_is_a_split_of_its_own(fit, recorded):
     ]
 
 
+def test_what_a_training_is_made_of_is_told_and_changes_only_with_it(fit, recorded, tmp_path):
+    """The same again tells nothing new, whatever its folder; then the hyperparameters and settings that are others."""
+
+    def module(**hyperparameters):
+        made = module_of(pl)
+        made.save_hyperparameters(hyperparameters)
+        return made
+
+    fit(module(lr=0.5, log_dir="runs/1"), default_root_dir=tmp_path / "1")
+    fit(module(lr=0.5, log_dir="runs/2"), default_root_dir=tmp_path / "2")
+    fit(module(lr=0.25, log_dir="runs/2"), accumulate_grad_batches=2)
+
+    told = {subject: [] for subject in ("config", "model", "dataset")}
+    for event in events_of(recorded(), "lineage"):
+        told[event["subject"]].append(event["values"])
+    first, second = told["config"]
+    assert {name: (first[name], second[name]) for name in first if first[name] != second[name]} == {
+        "lr": ("0.5", "0.25"),
+        "trainer.accumulate_grad_batches": ("1", "2"),
+    }
+    assert (first["trainer.batch_size"], first["trainer.precision"], first["trainer.optimizers"]) == (
+        "3",
+        "32-true",
+        "SGD",
+    )
+    assert "log_dir" not in first
+    assert told["model"] == [
+        {"class": told["model"][0]["class"], "parameters": "1", "trainable": "1", "precision": "torch.float32"}
+    ]
+    assert told["dataset"][0]["length"] == "24"
+    assert len(told["dataset"]) == 1
+
+
 def test_a_training_goes_on_where_its_checkpoint_was(fit, recorded, tmp_path):
     """The first step after a resume has the next number, and a second training starts a new segment."""
     trainer = fit(module_of(pl), batches=3)

@@ -77,7 +77,8 @@ def make(tmp_path, probe):
     def build(kind=InOrder, *, data=None, evaluation=None, model=None, callbacks=None, **settings):
         quiet = {"per_device_train_batch_size": 1, "use_cpu": True, "report_to": [], "disable_tqdm": True}
         quiet |= {"learning_rate": 0.5, "save_strategy": "no", "num_train_epochs": 1, "logging_steps": 1000}
-        args = hf.TrainingArguments(str(tmp_path / "out"), **quiet | settings)
+        folder = settings.pop("output_dir", str(tmp_path / "out"))
+        args = hf.TrainingArguments(folder, **quiet | settings)
         data = numbers(1, 2, 3, 4) if data is None else data
         model = Counting() if model is None else model
         return kind(model=model, args=args, train_dataset=data, eval_dataset=evaluation, callbacks=callbacks)
@@ -340,6 +341,60 @@ def test_a_training_goes_on_where_its_checkpoint_was(make, recorded):
 
 
 # Trainings that are not one straight line ---------------------------------------------------------------------------
+
+
+def lineage_of(found, subject):
+    """Return the tables of a subject that were told."""
+    return [event["values"] for event in events_of(found, "lineage") if event["subject"] == subject]
+
+
+def test_arguments_model_and_data_are_told_and_change_only_with_them(make, recorded, tmp_path):
+    """The same training again tells nothing new, whatever its folder and name; then exactly what is another."""
+    for name, settings in (
+        ("one", {}),
+        ("two", {}),
+        ("three", {"learning_rate": 0.25, "per_device_train_batch_size": 2}),
+    ):
+        make(output_dir=str(tmp_path / name), run_name=name, logging_steps=1, **settings).train()
+
+    first, second = lineage_of(recorded(), "config")
+    assert {name: (first[name], second[name]) for name in first if first[name] != second[name]} == {
+        "learning_rate": ("0.5", "0.25"),
+        "per_device_train_batch_size": ("1", "2"),
+    }
+    assert first.keys() == second.keys()
+    assert (first["bf16"], first["seed"], first["lr_scheduler_type"]) == ("False", "42", "linear")
+    assert first.keys().isdisjoint({"output_dir", "run_name", "logging_dir", "local_rank", "hub_token"})
+    assert lineage_of(recorded(), "model") == [
+        {"class": "Counting", "parameters": "1", "trainable": "1", "precision": "torch.float32"}
+    ]
+    assert lineage_of(recorded(), "dataset") == [{"class": "list", "length": "4"}]
+    assert (recorded().state.errors, recorded().state.dropped) == (0, 0)
+
+
+def test_what_the_program_tells_of_itself_stays(make, recorded, probe):
+    """A configuration of the program's own is not replaced by the arguments of the Trainer."""
+    probe.add_lineage(config={"mine": 1})
+    make().train()
+
+    assert lineage_of(recorded(), "config") == [{"mine": "1"}]
+    assert len(lineage_of(recorded(), "model")) == 1
+
+
+def test_arguments_that_cannot_be_told_are_left_alone(make, recorded, monkeypatch):
+    """A ``to_dict`` that fails, and data whose length fails, are no errors of ours."""
+
+    class Odd:
+        def __len__(self):
+            raise RuntimeError("no length")
+
+    trainer = make()
+    monkeypatch.setattr(trainer, "train_dataset", Odd())
+    monkeypatch.setattr(type(trainer.args), "to_dict", lambda _: 1 / 0)
+    adapter._offer_lineage(trainer)
+
+    assert (lineage_of(recorded(), "config"), lineage_of(recorded(), "dataset")) == ([], [{"class": Odd.__qualname__}])
+    assert (recorded().state.errors, len(lineage_of(recorded(), "model"))) == (0, 1)
 
 
 def test_a_second_training_begins_anew(make, recorded):

@@ -21,14 +21,12 @@ import functools
 import importlib
 import os
 import sys
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from trainvitals import probe
-from trainvitals import names
+from trainvitals import names, probe
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switches, around, safe, within
 from trainvitals.frameworks.settings import stable
@@ -56,11 +54,8 @@ class Watch:
         self._given: set[str] = set()
         #: Whether an optimizer was prepared: a program that only evaluates is no training.
         self.training = False
-        #: What ``init_trackers`` was told, and the loaders' sizes of batches: told with the first optimizer.
-        self._settings: dict[str, Any] = {}
-        self._batch_sizes: list[int] = []
-        #: Models that were prepared without an optimizer beside them.
-        self._models: list[Any] = []
+        #: What the training is made of, told with its first step, when all is prepared; then None.
+        self._lineage: _Lineage | None = _Lineage()
 
     def is_silent(self) -> bool:
         """Whether there is no loop of the program's own."""
@@ -76,36 +71,15 @@ class Watch:
         # The optimizer below ends its step before ours does.
         capture.claim(Source.LIBRARY)
 
-    def prepare_all(self, accelerator: Any, *objects: Any, **_: Any) -> None:
-        """Objects are prepared: tell what the training is made of, before a model is spread over ranks."""
-        if capture.is_muted(Source.LIBRARY):
-            return
-        torch = sys.modules["torch"]
-        models = [each for each in objects if isinstance(each, torch.nn.Module)]
-        sizes = [getattr(each, "batch_size", None) for each in objects if hasattr(each, "batch_sampler")]
-        self._batch_sizes.extend(size for size in sizes if isinstance(size, int))
-        self._models.extend(weakref.ref(each) for each in models)
-        if self.training or any(isinstance(each, torch.optim.Optimizer) for each in objects):
-            self.prepare(accelerator)
-            self._offer_lineage(accelerator)
+    def prepare_all(self, _: Any, *objects: Any, **__: Any) -> None:
+        """Objects are prepared: note what they are before a model is spread over ranks."""
+        if self._lineage is not None and not capture.is_muted(Source.LIBRARY):
+            self._lineage.prepare(objects)
 
-    def configure(self, accelerator: Any, _: Any = None, config: Any = None, *__: Any, **___: Any) -> None:
-        """``init_trackers`` was told the settings of the program."""
-        if capture.is_muted(Source.LIBRARY) or config is None:
-            return
-        self._settings = stable(config if isinstance(config, Mapping) else vars(config))
-        if self.training:
-            self._offer_lineage(accelerator)
-
-    def _offer_lineage(self, accelerator: Any) -> None:
-        own = {
-            "mixed_precision": accelerator.mixed_precision,
-            "gradient_accumulation_steps": accelerator.gradient_accumulation_steps,
-            "distributed_type": accelerator.distributed_type,
-            "batch_sizes": tuple(self._batch_sizes[:8]),
-        }
-        models = [each for each in (found() for found in self._models) if each is not None]
-        probe.offer_lineage(config={**self._settings, "accelerate": own}, model=models or None)
+    def configure(self, _: Any, __: Any = None, config: Any = None, *___: Any, **____: Any) -> None:
+        """Note the settings that ``init_trackers`` is given."""
+        if self._lineage is not None and config is not None:
+            self._lineage.settings = stable(config if isinstance(config, Mapping) else vars(config))
 
     def take_batch(self, batch: Any) -> None:
         """Note the size of a batch; it counts when something is learnt from it."""
@@ -145,7 +119,9 @@ class Watch:
         self.number += 1
         known = {name: value for name, value in values.items() if value is not None}
         self._given = set(known)
-        capture.step(Source.LIBRARY, self.number, known)
+        if capture.step(Source.LIBRARY, self.number, known) and self._lineage is not None:
+            lineage, self._lineage = self._lineage, None
+            lineage.offer(optimizer)
 
     def log(self, values: Any) -> None:
         """Add what the user logs, except what the step knows already: a mean over steps, say."""
@@ -163,6 +139,40 @@ class Watch:
             capture.log(news)
         for split, measured in results.items():
             probe.evaluate(self.number, measured, name=split)
+
+
+class _Lineage:
+    """What a loop is made of, as far as Accelerate is told."""
+
+    def __init__(self) -> None:
+        #: What ``init_trackers`` was given.
+        self.settings: dict[str, Any] = {}
+        self._models: list[dict[str, str]] = []
+        self._batch_sizes: list[int] = []
+
+    def prepare(self, objects: Sequence[Any]) -> None:
+        """Note models and loaders."""
+        from trainvitals.probe import digest  # noqa: PLC0415  Not in every step, and not in every program.
+
+        module: Any = sys.modules["torch"].nn.Module
+        for each in objects[:64]:
+            if isinstance(each, module):
+                self._models.append(digest.of_model(each))
+            elif hasattr(each, "batch_sampler") and isinstance(size := getattr(each, "batch_size", None), int):
+                self._batch_sizes.append(size)
+
+    def offer(self, optimizer: Any) -> None:
+        """Tell of it."""
+        state = importlib.import_module("accelerate.state").AcceleratorState()
+        own = {
+            "mixed_precision": state.mixed_precision,
+            "distributed_type": state.distributed_type,
+            "gradient_accumulation_steps": optimizer.gradient_state.num_steps,
+            "batch_sizes": self._batch_sizes,
+            "optimizer": type(optimizer.optimizer).__name__,
+        }
+        model: Any = self._models[0] if len(self._models) == 1 else dict(enumerate(self._models)) or None
+        probe.offer_lineage(config={**self.settings, "accelerate": own}, model=model)
 
 
 #: That of this process.

@@ -19,11 +19,10 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from trainvitals import probe
-from trainvitals import names
+from trainvitals import names, probe
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe, within
-from trainvitals.frameworks.settings import stable
+from trainvitals.frameworks.settings import sized, stable
 from trainvitals.frameworks.values import batch_size
 
 __all__ = ["callback", "install", "new_package", "old_package"]
@@ -248,7 +247,7 @@ def _offer_settings(trainer: Any, module: Any) -> None:
         hyperparameters = getattr(source, "hparams", None)
         if isinstance(hyperparameters, Mapping):
             config.update(stable(hyperparameters))
-    probe.offer_lineage(config={**config, "trainer": own}, dataset=getattr(loader, "dataset", None))
+    probe.offer_lineage(config={**config, "trainer": own}, dataset=sized(getattr(loader, "dataset", None)))
 
 
 def _number(value: Any) -> Any:

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from trainvitals import probe
-from trainvitals import names
+from trainvitals import names, probe
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe
 

@@ -20,6 +20,7 @@ call.  The callback is added after ``Trainer.__init__`` and not through ``DEFAUL
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -34,6 +35,7 @@ from trainvitals import probe
 from trainvitals.frameworks import accelerate
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switches, around, safe, within
+from trainvitals.frameworks.settings import sized, stable
 from trainvitals.frameworks.values import Losses, batch_size, numbers, plain_learning_rate
 
 __all__ = ["callback", "install"]
@@ -122,6 +124,8 @@ class Watch:
         self.forget()
         self._tokens_seen = state.num_input_tokens_seen
         capture.begin(target_steps=state.max_steps if state.max_steps > 0 else None)
+        if state.is_hyper_param_search:
+            _offer_lineage(self.trainer())  # The trial has set its arguments and made its model since ``train``.
 
     @_hook
     def on_pre_optimizer_step(self, *_: Any, optimizer: Any = None, **__: Any) -> None:
@@ -287,6 +291,16 @@ def _begin(trainer: Any) -> None:
     capture.begin(framework="transformers", **ranks)
 
 
+@safe
+def _offer_lineage(trainer: Any) -> None:
+    """Tell of arguments, model and data before the Trainer wraps the model, which may spread it over ranks."""
+    given: dict[str, Any] = {"model": trainer.model, "dataset": sized(trainer.train_dataset)}
+    # The program's own ``to_dict`` may fail, and so may the length of its data: no errors of ours.
+    with contextlib.suppress(Exception):
+        given["config"] = stable(trainer.args.to_dict())
+    probe.offer_lineage(**given)
+
+
 class _Training(AbstractContextManager[None]):
     """The call of ``train``: what comes before its first step is the start, what comes after it is no training."""
 
@@ -295,6 +309,7 @@ class _Training(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         _begin(self._trainer)
+        _offer_lineage(self._trainer)
         self._phase = probe.phase("train" if probe.steps_recorded() else "init")
         self._phase.__enter__()
 

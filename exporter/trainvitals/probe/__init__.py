@@ -323,7 +323,17 @@ def add_lineage(**given: object) -> None:
         _call(_add_lineage, known)
 
 
+def offer_lineage(**given: object) -> None:
+    """Add what a framework knows of the run: tables of kinds that the program itself has told stay."""
+    recorder = _recorder
+    if recorder is not None:
+        own = recorder.given
+        add_lineage(**{name: value for name, value in given.items() if name not in own})
+        recorder.given = own
+
+
 def _add_lineage(recorder: Recorder, given: Mapping[str, object]) -> None:
+    recorder.given |= given.keys()
     recorder.writer.state.dropped += _lineage(recorder).add(**given)
 
 
