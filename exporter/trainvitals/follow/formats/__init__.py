@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from trainvitals.follow import text
 from trainvitals.follow.base import NO, Format, LineFormat
 from trainvitals.follow.formats.json_lines import JsonLines, LlamaFactory, MsSwift, OpenMMLab
+from trainvitals.follow.formats.mindformers import MindFormers
 from trainvitals.follow.formats.nanogpt import NanoGPT
+from trainvitals.follow.formats.paddlenlp import PaddleNLP
 from trainvitals.follow.formats.series_json import SeriesJson
 from trainvitals.follow.formats.tables import Table
 from trainvitals.follow.formats.trainer_state import TrainerState
+from trainvitals.follow.formats.transformers import Transformers
 
 __all__ = ["FORMATS", "choose"]
 
@@ -20,7 +23,10 @@ log = logging.getLogger(__name__)
 #: In alphabetical order of their files within each group; of formats that are equally sure, the first one wins.
 FORMATS: tuple[Format, ...] = (
     # Text of one program.
+    MindFormers(),
     NanoGPT(),
+    PaddleNLP(),
+    Transformers(),
     # Structured.
     LlamaFactory(),
     MsSwift(),
