@@ -9,15 +9,22 @@ from collections.abc import Iterable
 from trainvitals.follow.errors.base import Level
 from trainvitals.telemetry import Event
 
+#: An error after which so many steps were made did not end the run; other ranks make some before they notice.
+_SURVIVED = 10
 
-def root_cause(events: Iterable[Event]) -> Event | None:
+
+def root_cause(events: Iterable[Event], newest_step: int = -1) -> Event | None:
     """Return the event that explains the others best, None where none of them is the end of anything.
 
-    Of the events of the kind ``log_error`` those win that need no other explanation (:class:`Level`), and of these
-    the earliest: by time where both have one, else in the order in which they come.  The event has one field more,
-    ``reason``: why this one, and what followed.
+    What the run survived is passed over; ``newest_step`` is its last one, where that is known.  Of the other events of
+    the kind ``log_error`` those win that need no other explanation (:class:`Level`), and of these the earliest: by
+    time where both have one, else in the order in which they come.  The event has one field more, ``reason``: why
+    this one, and what is beside it.
     """
     known = [event for event in events if event.kind == "log_error" and event.fields.get("level", 9) < Level.NOTICE]
+    newest = max((event.step for event in known), default=-1)
+    newest = max(newest, newest_step)
+    known = [event for event in known if event.step < 0 or newest - event.step <= _SURVIVED]
     if not known:
         return None
     level = min(event.fields["level"] for event in known)

@@ -22,7 +22,7 @@ CAUSES = causes(
         Level.NOTICE,
         ("memory", "Memory", "OOM"),
         (
-            r"(?=.{0,2000}(?:out of (?:memory|resource)|OOM|OutOfMemory))"
+            r"^(?!.{0,200}NCCL WARN)(?=.{0,2000}(?:out of (?:memory|resource)|OOM|OutOfMemory))"
             r"(?:.{0,2000}(?:[Rr]etry|[Ss]kipping|[Tt]rying|[Aa]utotun|select_algorithm\.py|triton_heuristics\.py"
             r"|out of resource|Ran out of memory with exception)|.{0,40}\[?W\d{3,4} |.{0,80}\bWARN)"
         ),
@@ -58,7 +58,7 @@ CAUSES = causes(
         "resource",
         Level.ROOT,
         ("out of memory", "OUT_OF_MEMORY"),
-        r"(?:CUDA|HIP|CUDA driver) error: out of memory|CUDA_ERROR_OUT_OF_MEMORY",
+        r"(?:CUDA|HIP|CUDA driver) error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Cuda failure .{0,8}'out of memory'",
         "RuntimeError: CUDA error: out of memory",
         "The driver itself had no memory left on the device, often before the first step.",
         (

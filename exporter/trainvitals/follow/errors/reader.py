@@ -32,7 +32,7 @@ _SIGNALS = {
 }
 #: A program that was printed into the log (its source), not what it says; `set -x` of a shell.
 _SOURCE = re.compile(
-    r"\s{4}(?!\s*(?:-? ?\[\d|what\(\)))"
+    r"\s{4}(?!\s*(?:-? ?\[\d|what\(\)|Reason:))"
     r"|\s*(?:#|raise |print\(|assert |except |if |elif |return |def |class |import |from |with |@|\"\"\"|f?['\"]"
     r"|log0?\(|logger\.|logging\.|warnings?\.)|\+{1,9} |.{0,200}\{\w[\w.]{0,40}(?:\(\w{0,40}\))?[}:!]"
 )
@@ -60,7 +60,7 @@ class ErrorReader:
         self._missing = MissingRanks()
         self._scales = LossScales()
         self._told: Counter[str] = Counter()
-        self._seen: set[tuple[str, int | None]] = set()
+        self._seen: set[tuple[str, int | None, str]] = set()
 
     def scan(self, block: bytes) -> list[tuple[int, Event]]:
         """Return the events of a block of complete, clean lines, each with its place in the block."""
@@ -150,7 +150,8 @@ class ErrorReader:
         cause, details, text = found
         if cause.name == "loss_scale_overflow":
             after = details.get("reduced") or details.get("scale", "")
-            if self._scales.at_minimum(rank, details.get("attempted", ""), after):
+            who = int(details["rank"]) if "rank" in details else rank
+            if self._scales.at_minimum(who, details.get("attempted", ""), after):
                 cause = CAUSE["loss_scale_minimum"]
         elif cause.name == "child_failed":
             if "ChildFailedError" in text:
@@ -165,7 +166,7 @@ class ErrorReader:
         cause, details, text = found
         self.counts[cause.name] += 1
         who = int(details["rank"]) if details.get("rank", "").isdigit() else rank
-        key = (cause.name, who)
+        key = (cause.name, who, details.get("file") or (text.partition(":")[0] if cause.name == "exception" else ""))
         if key in self._seen or self._told[cause.name] >= _EVENTS_PER_CAUSE:
             return None
         self._seen.add(key)

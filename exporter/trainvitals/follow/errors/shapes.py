@@ -29,14 +29,16 @@ _UPPER_WORDS = (
     b"Root Cause", b"Rendezvous", b"SIG", b"Segm", b"Stale", b"SXid", b"Sending", b"Traceback", b"The node",
     b"The total", b"The actor", b"Task run", b"Timed", b"Timeout", b"Unexpected", b"UCE", b"Watchdog", b"Assert",
     b"BUG", b"Broken", b"Connection", b"Deadline", b"Disk", b"Duplicate", b"Index file", b"Input/", b"Job step",
-    b"Minimum", b"Too many", b"Xid", b"Transport", b"Preempt", b"Spot", b"Node fail", b"Remote I/O",
+    b"Minimum", b"Too many", b"Xid", b"Transport", b"Preempt", b"BadGzip", b"BadZip", b"Spot", b"Node fail",
+    b"Remote I/O",
 )  # fmt: skip
 _LOWER_WORDS = (
-    b"error", b"failed", b"fault ", b"egfault", b"illed", b"of memory", b"allocate", b"verflow", b"already",
+    b"error", b"failed", b"fault ", b"egfault", b"illed", b"of memory", b"allocate memory", b"verflow", b"already",
     b"imed out", b"imeout", b"terminate", b"signal", b"preempt", b"collective", b"blocked for", b"shared mem",
     b"no space", b"return code", b"closed", b"device-side", b"truncated", b"corrupt", b"spot ", b"unconnected",
     b"low on", b"load tokenizer", b"backend tokenizer", b"mismatch", b"training process", b"oom ", b"oom-",
     b"node failure", b"stopping", b"terminating", b"non-finite",
+    b"got stuck",
 )  # fmt: skip
 
 
@@ -49,9 +51,25 @@ _UPPER = re.compile(b"|".join(re.escape(shape(word)) for word in _UPPER_WORDS))
 _LOWER = tuple(shape(word) for word in _LOWER_WORDS)
 
 
-def has_word(text: bytes) -> bool:
-    """Return whether a shape, or several with line ends between, hold a word that errors have."""
-    return _UPPER.search(text) is not None or any(word in text for word in _LOWER)
+def with_words(text: bytes) -> set[bytes]:
+    """Return those of several shapes, with line ends between, that hold a word that errors have."""
+    found: set[bytes] = set()
+    place = 0
+    while (match := _UPPER.search(text, place)) is not None:
+        place = _take(text, match.start(), found)
+    for word in _LOWER:
+        place = text.find(word)
+        while place >= 0:
+            place = text.find(word, _take(text, place, found))
+    return found
+
+
+def _take(text: bytes, place: int, found: set[bytes]) -> int:
+    """Add the line at a place; return where it ends."""
+    end = text.find(b"\n", place)
+    end = len(text) if end < 0 else end
+    found.add(text[text.rfind(b"\n", 0, place) + 1 : end])
+    return end
 
 
 class Shapes:
@@ -66,7 +84,7 @@ class Shapes:
         new = shapes - self._harmless
         if not new:
             return set()
-        found = {one for one in new if has_word(one)} if has_word(b"\n".join(new)) else set()
+        found = with_words(b"\n".join(new))
         if len(self._harmless) + len(new) > _MOST_SHAPES:
             self._harmless.clear()
         if len(new) <= _MOST_SHAPES:
