@@ -23,7 +23,8 @@ class LineReader:
 
     def __init__(self, line_format: LineFormat | None, scanner: Scanner | None = None) -> None:
         self._format = line_format
-        self._scanner = scanner
+        #: May be taken away for a while.
+        self.scanner = scanner
         self._parsers: dict[int | None, LineParser] = {}
         self._half = b""
         self._skips = False
@@ -41,11 +42,18 @@ class LineReader:
         return self._skips
 
     def skip_line(self) -> None:
-        """Pass over everything up to the next line end."""
-        self._skips = True
+        """Pass over everything up to the next line end, and what there is of its line."""
+        self._half, self._skips = b"", True
+
+    def change(self, line_format: LineFormat) -> None:
+        """Read what follows as another format."""
+        self._format = line_format
+        self._parsers.clear()
 
     def feed(self, data: bytes) -> Iterator[Item]:
         """Yield the items of the lines that end within ``data``."""
+        if not self._half and data[:1] == b"\0":
+            data = data.lstrip(b"\0")
         if self._skips:
             begin = min((at for end in _ENDS if (at := data.find(end)) >= 0), default=-1)
             if begin < 0:
@@ -75,9 +83,9 @@ class LineReader:
         if not block.endswith(b"\n"):
             block += b"\n"
         found: list[tuple[int, Item]] = []
-        if self._scanner is not None:
+        if self.scanner is not None:
             try:
-                found += self._scanner.scan(block)
+                found += self.scanner.scan(block)
             except Exception:
                 self.bad += 1
         if self._format is None:

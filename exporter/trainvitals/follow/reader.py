@@ -1,0 +1,283 @@
+"""One log: finds out its format, reads what is new of it, and hands on the items that were not told before."""
+
+from __future__ import annotations
+
+import logging
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trainvitals.follow.base import SURE, BlockFormat, BlockParser, FileFormat, Format, Item, LineFormat, Scanner
+from trainvitals.follow.formats import choose
+from trainvitals.follow.lines import LineReader
+from trainvitals.follow.tail import Begin, Position, Tail
+from trainvitals.follow.told import Told
+
+log = logging.getLogger(__name__)
+
+#: A format is asked about pieces of so many bytes.
+SNIFF = 1 << 18
+#: So many bytes of a log that nobody knows are looked at piece by piece; of what follows, one piece in so many.
+_PATIENCE = 1 << 25
+_SAMPLES = 16
+#: Before the place where a log goes on after a restart, so much of it is read again, for parsers and detectors.
+REPLAY = 1 << 20
+#: A half line is told when nothing came behind it for so many seconds.  Programs that buffer their output write half
+#: lines all the time, and half a number is a wrong one.
+REST = 300.0
+#: What is open is closed when it did not change for so many seconds.
+IDLE = 600.0
+
+
+class Reader:
+    """Reads one log.  ``path`` may be set anew, for logs of which each state is a file of its own.
+
+    ``formats`` are those that may be found.  ``saved`` is what :meth:`state` returned before a restart: what was told
+    then is told again by :meth:`replay`, once, before the first :meth:`poll`, which goes on behind it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        formats: Sequence[Format],
+        scanner: Callable[[], Scanner] | None = None,
+        saved: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path = path
+        self.format: Format | None = None
+        self._formats = formats
+        self._make_scanner = scanner
+        self._sure = 0
+        self._saved = saved
+        self._tail = Tail(path)
+        self._lines = LineReader(None, self._scanner())
+        self._parser: BlockParser | None = None
+        self._unknown = b""
+        self._passed = 0
+        self._told = Told()
+        self._signature: object = None
+        self._bad = 0
+        self._grew = 0.0
+        #: When the file was last changed, and how many bytes were read at the last poll.
+        self.changed = 0.0
+        self.read = 0
+        #: What is wrong with the file; empty when it can be read.
+        self.problem = ""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that are there and not read yet."""
+        return 0 if isinstance(self.format, FileFormat) else self._tail.unread
+
+    @property
+    def bad(self) -> int:
+        """Lines, records and readings that made no sense."""
+        return self._bad + self._lines.bad
+
+    def poll(self, limit: int, now: float, *, final: bool = False) -> Iterator[Item]:
+        """Yield what is new, from at most about ``limit`` bytes.  What is wrong is in :attr:`problem`.
+
+        With ``final``, nobody writes the log any more.
+        """
+        self.read = 0
+        return self._guarded(self._poll(limit, now, final))
+
+    def replay(self) -> Iterator[Item]:
+        """Yield, of what was told before a restart, the end (or all, where the format needs it)."""
+        return self._guarded(self._replay())
+
+    def state(self) -> dict[str, Any]:
+        """Return what must be remembered over a restart, as JSON knows it."""
+        position = self._tail.position()
+        return {
+            "format": "" if self.format is None else self.format.name,
+            "position": None if position is None else list(position),
+            "unknown": len(self._unknown),
+            "in_line": self._lines.in_line,
+            "told": self._told.counts() if isinstance(self.format, FileFormat) else {},
+        }
+
+    def close(self) -> None:
+        """Give the descriptor back, if the file can be opened again where it goes on."""
+        self._tail.close()
+
+    def _guarded(self, items: Iterator[Item]) -> Iterator[Item]:
+        try:
+            yield from items
+        except FileNotFoundError:
+            self.problem = "gone"
+        except ImportError as error:
+            name, extra = ("", "") if self.format is None else (self.format.name, self.format.extra)
+            self.problem = f"{name} needs pip install 'trainvitals[{extra}]': {error}"
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            self._bad += 1
+            self.problem = str(error) or type(error).__name__
+        except Exception as error:
+            if not self.problem:
+                log.warning("%r cannot be read", self.path, exc_info=True)
+            self._bad += 1
+            self.problem = repr(error)
+        else:
+            self.problem = ""
+
+    def _poll(self, limit: int, now: float, final: bool) -> Iterator[Item]:
+        if isinstance(self.format, FileFormat):
+            yield from self._read_file(self.format)
+            return
+        tail = self._tail
+        tail.path = self.path
+        for piece in tail.read(limit, final=final):
+            if isinstance(piece, Begin):
+                yield from self._flush()
+                self._begin()
+                continue
+            self.read += len(piece)
+            yield from self._take(piece)
+            if isinstance(self.format, FileFormat):
+                tail.close()
+                yield from self._read_file(self.format)
+                return
+        self.changed = tail.changed
+        if self.read:
+            self._grew = now
+        elif final or now - self._grew > REST:
+            yield from self._flush()
+            if now - self._grew > IDLE:
+                tail.close()
+
+    def _take(self, data: bytes) -> Iterable[Item]:
+        if self.format is None:
+            return self._take_unknown(data)
+        if self._sure < SURE and self._passed < _PATIENCE:
+            self._reconsider(data)
+        return self._feed(data)
+
+    def _feed(self, data: bytes) -> Iterable[Item]:
+        """Return the items of bytes of a file that is only appended to."""
+        if self._parser is not None:
+            return self._told.new(self._parser.feed(data))
+        items = self._lines.feed(data)
+        return self._told.new(items) if self._is_rewritten else items
+
+    @property
+    def _is_rewritten(self) -> bool:
+        return isinstance(self.format, LineFormat) and self.format.rewritten
+
+    def _flush(self) -> Iterable[Item]:
+        """Return the items of the half line at the end."""
+        if self.format is None and self._unknown:
+            found, sure = choose(self._unknown + b"\n", self.path, self._formats)
+            if isinstance(found, LineFormat):
+                known, self._unknown = self._unknown, b""
+                self._lines = LineReader(None, self._scanner())
+                self._settle_on(found, sure)
+                yield from self._feed(known)
+        items = self._lines.flush()
+        yield from self._told.new(items) if self._is_rewritten else items
+
+    def _begin(self) -> None:
+        """Begin anew: the file is another one, or was written again."""
+        lines = LineReader(self.format if isinstance(self.format, LineFormat) else None, self._scanner())
+        lines.bad, self._lines, self._unknown = self._lines.bad, lines, b""
+        if isinstance(self.format, BlockFormat):
+            self._parser = self.format.parser()
+        self._told.begin_again()
+
+    def _scanner(self) -> Scanner | None:
+        return None if self._make_scanner is None else self._make_scanner()
+
+    # Which format it is ---------------------------------------------------------------------------------------------
+
+    def _take_unknown(self, data: bytes) -> Iterator[Item]:
+        """Take bytes of a log whose format is not known, or not yet: a program may say much before it trains."""
+        for start in range(0, len(data), SNIFF):
+            piece, rest = data[start : start + SNIFF], data[start + SNIFF :]
+            self._unknown += piece
+            self._passed += len(piece)
+            is_due = self._passed < _PATIENCE or self._passed // SNIFF % _SAMPLES == 0
+            found, sure = choose(self._unknown, self.path, self._formats) if is_due else (None, 0)
+            if found is None:
+                # No line that anybody knows; the half one at the end may become one.  Errors stand in any text.
+                yield from self._lines.feed(piece)
+                if len(self._unknown) > SNIFF:
+                    self._unknown = self._unknown[self._unknown.rfind(b"\n") + 1 :][-SNIFF:]
+                continue
+            known, self._unknown = self._unknown, b""
+            self._settle_on(found, sure)
+            if isinstance(found, BlockFormat):
+                yield from self._feed(known + rest)
+            elif isinstance(found, LineFormat):
+                # Errors in what came before were told already.
+                before = len(known) - len(piece)
+                scanner, self._lines.scanner = self._lines.scanner, None
+                yield from self._feed(known[:before])
+                self._lines.scanner = scanner
+                yield from self._feed(known[before:] + rest)
+            return
+
+    def _settle_on(self, found: Format, sure: int) -> None:
+        self.format, self._sure, self._passed = found, sure, 0
+        if isinstance(found, LineFormat):
+            lines = LineReader(found, self._lines.scanner)
+            lines.bad, self._lines = self._lines.bad, lines
+        elif isinstance(found, BlockFormat):
+            self._parser = found.parser()
+
+    def _reconsider(self, data: bytes) -> None:
+        """Change over to a format that is surer: what looked like steps at the begin was something else."""
+        self._passed += len(data)
+        found, sure = choose(data[:SNIFF], self.path, self._formats)
+        if sure > self._sure and isinstance(found, LineFormat) and isinstance(self.format, LineFormat):
+            if found is not self.format:
+                self._lines.change(found)
+            self.format, self._sure = found, sure
+
+    # Files as a whole, and restarts ---------------------------------------------------------------------------------
+
+    def _read_file(self, file_format: FileFormat, limits: dict[str, int] | None = None) -> Iterator[Item]:
+        signature = (self.path, file_format.signature(self.path))
+        if signature != self._signature:
+            self.changed = os.stat(self.path).st_mtime
+            items = list(file_format.read(self.path))
+            self._told.begin_again()
+            yield from self._told.new(items, limits)
+            self._signature = signature
+
+    def _replay(self) -> Iterator[Item]:
+        saved, self._saved = self._saved, None
+        if not saved:
+            return
+        name, position = saved["format"], saved["position"]
+        found = next((known for known in self._formats if known.name == name), None)
+        if name and found is None:
+            return
+        if found is not None:
+            self._settle_on(found, SURE)
+        if isinstance(found, FileFormat):
+            yield from self._read_file(found, saved["told"])
+            self._signature = None
+            return
+        if position is None:
+            return
+        self._tail = Tail(self.path, Position(*position))
+        if self._tail.open():
+            yield from self._read_again(found, saved["unknown"])
+        if saved["in_line"]:
+            self._lines.skip_line()
+
+    def _read_again(self, found: Format | None, unknown: int) -> Iterator[Item]:
+        tail = self._tail
+        if found is None:
+            left = tail.go_back(unknown)
+        elif isinstance(found, LineFormat) and not found.rewritten:
+            head = tail.read_head(REPLAY) if found.head_lines else b""
+            left = tail.go_back(REPLAY)
+            if left == REPLAY and head:
+                lines = head.split(b"\n", found.head_lines)[: found.head_lines]
+                yield from self._feed(b"".join(line + b"\n" for line in lines))
+        else:
+            left = tail.go_back(tail.offset)
+        for piece in tail.read(left):
+            if isinstance(piece, bytes):
+                yield from self._take(piece)

@@ -1,0 +1,435 @@
+"""One followed run: from the items of all its files to steps, events and an identity, as the probe would report them.
+
+Logs are written by several ranks at once, go back when a run is resumed, and rarely say when.  Here is decided what
+that means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from trainvitals.follow.base import Facts, Format, Item, Row
+from trainvitals.follow.times import Moment, spread
+from trainvitals.telemetry import Event, Identity, Step
+
+#: Ranks that write into one file are at most so many lines of one rank apart.
+OVERLAP = 64
+#: Another rank speaks for the run when the one that did is silent for so many polls while others go on.
+SILENT_POLLS = 30
+#: The rank of lines that do not say whose they are.
+NOBODY = -1
+_MAX_RANKS = 1 << 16
+_MAX_SPLITS = 64
+
+
+@dataclass
+class _Entry:
+    """A step, or late values of one, that has no time yet."""
+
+    step: int
+    count: int
+    values: dict[str, float]
+    time: float | None
+
+
+@dataclass
+class FollowedRun:
+    """What is known of a run by its logs.  ``steps``, ``history`` and ``events`` are those of the last poll.
+
+    ``steps`` are new ones.  Their ``count`` rises by one with every step that the log told, over all attempts (a log
+    with one line in ten steps counts these lines); a second Step with the count of the last one carries values under
+    further names.  Values never change.  Of ranks that say the same, one is heard.
+
+    ``history`` is filled at the first poll after a restart of the exporter: steps that were told before it, so that
+    detectors know the level of the curve.  Their counts end before those of ``steps``; they are no news.
+
+    ``events`` hold "evaluation" (fields name and values, as the probe writes them), "checkpoint", errors, and
+    "restart" when a new attempt begins (fields attempt, previous_step); each with a time and, where there was a step
+    before it, a step, else -1.
+    """
+
+    name: str
+    #: The files that the run was read from, and the names of their formats; empty where nobody knows the format.
+    paths: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    steps: list[Step] = field(default_factory=list)
+    history: list[Step] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    last_step: Step | None = None
+    #: The newest value of each name.
+    values: dict[str, float] = field(default_factory=dict)
+    #: Wall time of the newest datum (a step, result or checkpoint): that which the log says, else that of the last
+    #: change of the file that told it.  0.0 as long as there is none.
+    newest: float = 0.0
+    #: Wall time of the last change of any of its files: a log that still grows, without new data.
+    changed: float = 0.0
+    #: Whether the times of the steps are the log's own; else they are reckoned from durations and the file's times.
+    timed: bool = False
+    #: Number of the attempt, from 0, and the times of its first step and of the run's.  0.0: no step yet.
+    attempt: int = 0
+    attempt_started: float = 0.0
+    started: float = 0.0
+    #: When the log says that the run ended; None while it does not.
+    finished: float | None = None
+    #: Bytes of its files that are not read yet: the byte rate is limited, and old logs are long.
+    behind: int = 0
+    #: Lines, records and readings that made no sense.
+    bad: int = 0
+    #: Whether the last poll was the first.
+    is_new: bool = True
+    _framework: str = ""
+    _target: int | None = None
+    _world: int | None = None
+    _count: int = 0
+    _step: int | None = None
+    _current: dict[str, float] = field(default_factory=dict)
+    _leader: int | None = None
+    _leader_has_loss: bool = False
+    _silent: int = 0
+    _ranks: dict[int, int] = field(default_factory=dict)
+    #: The loss of the last steps of this attempt, by step.
+    _recent: OrderedDict[int, float | None] = field(default_factory=OrderedDict)
+    #: Repetitions of a step with another loss: lines of ranks that do not say so.
+    _repeated: int = 0
+    #: A row that went back: an attempt, if the next one goes on from there.
+    _held: Row | None = None
+    _begins_anew: bool = False
+    _entries: list[_Entry] = field(default_factory=list)
+    _told: list[tuple[int, Event]] = field(default_factory=list)
+    _evaluations: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _checkpoints: OrderedDict[tuple[object, ...], None] = field(default_factory=OrderedDict)
+    _moment: Moment | None = None
+    _polls: int = 0
+    _has_events: bool = False
+    _is_history: bool = False
+    _heard: bool = False
+    _attempt_count: int = 0
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything was ever told of it: a step, a result, an error."""
+        return self._count > 0 or self._has_events
+
+    @property
+    def identity(self) -> Identity:
+        """Who this is; the rank is the one that is heard, 0 where the log does not say."""
+        ranks = max(self._ranks, default=-1) + 1
+        return Identity(
+            run=self.name,
+            rank=max(0, self._leader or 0),
+            world_size=self._world or max(1, ranks),
+            attempt=self.attempt,
+            framework=self._framework,
+            target_steps=self._target,
+        )
+
+    def describe(self, formats: Iterable[Format]) -> None:
+        """Take over what the formats of its files are; a log that names its framework itself knows better."""
+        for known in formats:
+            if known.name not in self.formats:
+                self.formats = (*self.formats, known.name)
+            self._framework = self._framework or known.framework
+
+    # One poll: begin, take items, settle ----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin a poll: what was news is none any more."""
+        self.steps, self.history, self.events = [], [], []
+        self.is_new = self._polls == 0
+        self._polls += 1
+        self._heard = False
+
+    def take(self, item: Item, rank: int | None = None) -> None:
+        """Take the next item of a file; ``rank`` is that of the file, if its name says one."""
+        if isinstance(item, Row):
+            whose = item.rank if item.rank is not None else rank
+            self._take_row(item, NOBODY if whose is None else whose)
+        elif isinstance(item, Facts):
+            self._take_facts(item, NOBODY if rank is None else rank)
+        else:
+            self._take_event(item, NOBODY if rank is None else rank)
+
+    def settle(self, changed: float, *, read: int = 0, unread: int = 0, final: bool = False) -> None:
+        """End a poll, or the replay of what was told before: give times to what was taken.
+
+        ``changed`` is the time of the last change of the files with news; of them, ``read`` bytes were read now and
+        ``unread`` are left.  With ``final`` nothing more will come.
+        """
+        if final and self._held is not None:
+            held, self._held = self._held, None
+            self._restart(held)
+        self.changed = max(self.changed, changed)
+        self._choose_leader(unread)
+        entries, self._entries = self._entries, []
+        told, self._told = self._told, []
+        if not entries and not told:
+            return
+        share = unread / read if read else 0.0
+        moments = spread(entries, self._moment, changed, share)
+        found = [
+            Step(entry.step, entry.count, moment, entry.values) for entry, moment in zip(entries, moments, strict=True)
+        ]
+        if self._is_history:
+            self.history += found
+        else:
+            self.steps += found
+            self.events += self._with_times(told, moments, changed)
+        if found:
+            last = found[-1]
+            self._moment = Moment(last.time, last.step, entries[-1].values.get("elapsed_seconds"))
+            self.last_step = last
+            self.timed = entries[-1].time is not None
+            self.started = self.started or found[0].time
+            if not self.attempt_started:
+                begun = next((step for step in found if step.count >= self._attempt_count), last)
+                self.attempt_started = begun.time
+        if not self._is_history:
+            own = [entry.time for entry in entries if entry.time is not None]
+            if found or any(event.kind in {"evaluation", "checkpoint"} for _, event in told):
+                self.newest = max(self.newest, own[-1] if own and self.timed else changed)
+
+    def _with_times(self, told: list[tuple[int, Event]], moments: list[float], changed: float) -> list[Event]:
+        """Return the events; one that does not say when happened right after the step before it."""
+        events = []
+        for place, event in told:
+            if event.time > 0.0:
+                events.append(event)
+            elif 0 < place <= len(moments):
+                events.append(replace(event, time=moments[place - 1]))
+            else:
+                events.append(replace(event, time=changed))
+        return events
+
+    # Rows -----------------------------------------------------------------------------------------------------------
+
+    def _take_row(self, row: Row, rank: int) -> None:
+        if row.split:
+            self._take_evaluation(row, rank)
+            return
+        if rank != self._leader and not self._hear(row, rank):
+            return
+        self._heard = True
+        step = row.step
+        newest = self._step
+        if step is None:
+            if newest is None:
+                return
+            step = newest
+        if self._held is not None:
+            self._decide(step)
+            newest = self._step
+        if newest is None or step > newest or self._begins_anew:
+            if self._begins_anew:
+                self._new_attempt(step)
+            self._add(step, row)
+        elif step == newest:
+            self._add_late(row)
+        elif step in self._recent and (self._repeated > 2 or _same(self._recent[step], row.values.get("loss"))):
+            return  # Another rank's, that does not say so.
+        elif self._recent and step < next(iter(self._recent)):
+            self._restart(row)
+        else:
+            self._held = row
+
+    def _add(self, step: int, row: Row) -> None:
+        self._count += 1
+        self._step = step
+        values = row.values
+        self._current = values
+        self.values.update(values)
+        loss = values.get("loss")
+        if loss is not None:
+            self._leader_has_loss = True
+        self._recent[step] = loss
+        if len(self._recent) > OVERLAP:
+            self._recent.popitem(last=False)
+        self.finished = None
+        self._entries.append(_Entry(step, self._count, values, row.time))
+
+    def _add_late(self, row: Row) -> None:
+        """Take values of the newest step under names that it did not have."""
+        late = {name: value for name, value in row.values.items() if name not in self._current}
+        if "loss" in row.values and not _same(self._current.get("loss"), row.values["loss"]):
+            self._repeated += "loss" in self._current
+        if not late or self._step is None:
+            return
+        self._current = {**self._current, **late}
+        if "loss" in late:
+            self._recent[self._step] = late["loss"]
+            self._leader_has_loss = True
+        self.values.update(late)
+        self._entries.append(_Entry(self._step, self._count, late, row.time))
+
+    def _decide(self, step: int) -> None:
+        """Decide what a row that went back was, by the one behind it: the run does not jump back and forth."""
+        held, self._held = self._held, None
+        if held is not None and held.step is not None and self._step is not None and held.step < step <= self._step:
+            self._restart(held)
+
+    def _restart(self, row: Row) -> None:
+        step = row.step if row.step is not None else 0
+        self._new_attempt(step)
+        self._add(step, row)
+
+    def _new_attempt(self, step: int) -> None:
+        self._begins_anew = False
+        if self._step is None:
+            return
+        self.attempt += 1
+        self.attempt_started = 0.0
+        self._attempt_count = self._count + 1
+        fields = {"attempt": self.attempt, "previous_step": self._step}
+        self._told.append((len(self._entries) + 1, Event(0.0, "restart", step, fields)))
+        self._recent.clear()
+        self._repeated = 0
+        self._evaluations.clear()
+        self._checkpoints.clear()
+
+    # Ranks ----------------------------------------------------------------------------------------------------------
+
+    def _hear(self, row: Row, rank: int) -> bool:
+        """Return whether the rank of a row speaks for the run: the first that did, or the first with a loss."""
+        if rank >= 0 and row.step is not None and (rank in self._ranks or len(self._ranks) < _MAX_RANKS):
+            self._ranks[rank] = row.step
+        if self._leader is None or ("loss" in row.values and not self._leader_has_loss):
+            # It tells its own steps, from the first one on: no attempt began.
+            self._leader, self._silent = rank, 0
+            self._step, self._held = None, None
+            self._recent.clear()
+            return True
+        return False
+
+    def _choose_leader(self, unread: int) -> None:
+        """Hear another rank, when the one that was heard is silent while others go on: its node is gone, say."""
+        ahead = [(step, -rank) for rank, step in self._ranks.items() if rank != self._leader]
+        if self._heard or unread or not ahead or self._step is None or max(ahead)[0] <= self._step:
+            self._silent = 0
+            return
+        self._silent += 1
+        if self._silent >= SILENT_POLLS:
+            self._leader, self._silent = -max(ahead)[1], 0
+
+    # What is no step ------------------------------------------------------------------------------------------------
+
+    def _take_facts(self, facts: Facts, rank: int) -> None:
+        self._framework = self._framework or facts.framework
+        if facts.target_steps is not None and facts.target_steps > 0:
+            self._target = facts.target_steps
+        if facts.world_size is not None and facts.world_size > 0:
+            self._world = facts.world_size
+        if rank not in {NOBODY, self._leader}:
+            return
+        if facts.started is not None:
+            self._begins_anew = self._step is not None
+        if facts.finished is not None:
+            self.finished = facts.finished
+
+    def _take_evaluation(self, row: Row, rank: int) -> None:
+        """Make an event of results.  What a rank says again (or another says of the same step) is told once."""
+        step = row.step if row.step is not None else self._step
+        step = -1 if step is None else step
+        before = self._evaluations.get(row.split)
+        if before is not None and before[1] != rank and before[0] >= step:
+            return
+        if before is None and len(self._evaluations) >= _MAX_SPLITS:
+            return
+        self._evaluations[row.split] = (step, rank)
+        fields = {"name": row.split, "values": row.values}
+        self._tell(Event(row.time or 0.0, "evaluation", step, fields))
+
+    def _take_event(self, event: Event, rank: int) -> None:
+        if event.step < 0 and self._step is not None:
+            event = replace(event, step=self._step)
+        if event.kind == "checkpoint":
+            fields = event.fields
+            key = (event.step, fields.get("action"), fields.get("ok"), str(fields.get("path")))
+            if key in self._checkpoints:
+                return  # Another rank's.
+            self._checkpoints[key] = None
+            if len(self._checkpoints) > OVERLAP:
+                self._checkpoints.popitem(last=False)
+        elif rank >= 0 and "rank" not in event.fields:
+            event = replace(event, fields={**event.fields, "rank": rank})
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        self._has_events = True
+        self._told.append((len(self._entries), event))
+
+    # Over restarts of the exporter ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what must be remembered, as JSON knows it."""
+        state = _State(
+            step=self._step,
+            count=self._count,
+            attempt=self.attempt,
+            attempt_started=self.attempt_started,
+            started=self.started,
+            leader=self._leader,
+            newest=self.newest,
+            time=0.0 if self._moment is None else self._moment.time,
+            target=self._target,
+            world=self._world,
+            framework=self._framework,
+            has_events=self._has_events,
+        )
+        return state._asdict()
+
+    def begin_replay(self) -> None:
+        """Begin to take again what was told before a restart of the exporter: it becomes ``history``."""
+        self._is_history = True
+
+    def end_replay(self, saved: Mapping[str, Any] | None) -> None:
+        """End it, and go on from the state that was saved; one that makes no sense is as good as none."""
+        self._is_history, self._held, self._begins_anew = False, None, False
+        self.events, self._told = [], []
+        try:
+            state = _State(**{name: value for name, value in (saved or {}).items() if name in _State._fields})
+            count, step = int(state.count), None if state.step is None else int(state.step)
+            numbers = [float(state.newest), float(state.started), float(state.attempt_started), float(state.time)]
+            attempt, leader = int(state.attempt), None if state.leader is None else int(state.leader)
+        except (TypeError, ValueError, OverflowError):
+            return
+        shift = count - self._count
+        self.history = [replace(old, count=old.count + shift) for old in self.history if old.count + shift > 0]
+        self._count, self.attempt, self._leader = count, attempt, leader
+        self.newest, self.started, self.attempt_started, moment = numbers
+        if step != self._step:
+            self._step, self._current = step, {}
+            self._recent.clear()
+        if self.last_step is not None:
+            self.last_step = replace(self.last_step, count=count)
+        self._target, self._world = state.target or self._target, state.world or self._world
+        self._framework = self._framework or str(state.framework)
+        self._has_events = bool(state.has_events)
+        if step is not None:
+            self._moment = Moment(moment, step, None if self._moment is None else self._moment.elapsed)
+
+
+class _State(NamedTuple):
+    """What is remembered of a run over a restart."""
+
+    step: Any
+    count: Any
+    attempt: Any
+    attempt_started: Any
+    started: Any
+    leader: Any
+    newest: Any
+    time: Any
+    target: Any
+    world: Any
+    framework: Any
+    has_events: Any
+
+
+def _same(first: float | None, second: float | None) -> bool:
+    """Whether two losses are one, NaN or missing as they may be."""
+    if first is None or second is None:
+        return first is second
+    return first == second or (math.isnan(first) and math.isnan(second))
