@@ -17,6 +17,8 @@ LONGEST_LINE = 1 << 16
 #: Escape sequences: CSI (colours, cursor), OSC (titles, links; ended by BEL or ST), and those of two characters.
 #: Source: ECMA-48, 5th edition, 5.3, 5.4 and 8.3.89.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+#: A colour that changes between two digits parts two numbers: that is how differences of words are shown.
+_BETWEEN = re.compile(rb"(?<=\d)(?:\x1b\[[0-9;]*m)+(?=\d)")
 _BACKSPACES = re.compile(rb"\x08+")
 
 #: Prefixes of the launchers that write all ranks into one stream, and how they number them:
@@ -51,7 +53,7 @@ def clean(block: bytes) -> bytes:
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if b"\x1b" in block:
-        block = _ESCAPES.sub(b"", block)
+        block = _ESCAPES.sub(b"", _BETWEEN.sub(b" ", block))
     if b"\x08" in block:
         block = _BACKSPACES.sub(b"\n", block)
     if b"\0" in block:

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from trainvitals.follow import text
 from trainvitals.follow.base import NO, Format, LineFormat
 from trainvitals.follow.formats.json_lines import JsonLines, LlamaFactory, MsSwift, OpenMMLab
+from trainvitals.follow.formats.llmc import LlmC
 from trainvitals.follow.formats.mindformers import MindFormers
+from trainvitals.follow.formats.modded_nanogpt import ModdedNanoGPT
 from trainvitals.follow.formats.nanogpt import NanoGPT
 from trainvitals.follow.formats.paddlenlp import PaddleNLP
 from trainvitals.follow.formats.series_json import SeriesJson
 from trainvitals.follow.formats.tables import Table
+from trainvitals.follow.formats.torchtitan import TorchTitan, TorchTitanEvents
 from trainvitals.follow.formats.trainer_state import TrainerState
 from trainvitals.follow.formats.transformers import Transformers
+from trainvitals.follow.formats.verl import Verl
 
 __all__ = ["FORMATS", "choose"]
 
@@ -23,15 +27,20 @@ log = logging.getLogger(__name__)
 #: In alphabetical order of their files within each group; of formats that are equally sure, the first one wins.
 FORMATS: tuple[Format, ...] = (
     # Text of one program.
+    LlmC(),
     MindFormers(),
+    ModdedNanoGPT(),
     NanoGPT(),
     PaddleNLP(),
+    TorchTitan(),
     Transformers(),
+    Verl(),
     # Structured.
     LlamaFactory(),
     MsSwift(),
     OpenMMLab(),
     SeriesJson(),
+    TorchTitanEvents(),
     TrainerState(),
     Table(),
     JsonLines(),
