@@ -222,6 +222,30 @@ def test_tracebacks_of_ranks_that_interleave_are_kept_apart():
     assert [event.fields["at"] for event in found] == ["train.py:5", "train.py:8"]
 
 
+@pytest.mark.parametrize("prefix", ["worker-1: ", "run.node-3.log [stderr] ", "(Actor(train-1) pid=77, ip=10.1.2.3) "])
+def test_prefixes_that_nobody_knows_are_seen_by_their_repetition(prefix):
+    """Names of nodes and streams before every line do not hide the end of a traceback; two of them may interleave."""
+    one, other = traceback("KeyError: 'left'", prefix), traceback("IndexError: right", "worker-22: ", line=8)
+    found = events(*(line for pair in zip(one, other, strict=True) for line in pair))
+    assert [(event.fields["text"], event.fields["at"]) for event in found] == [
+        ("KeyError: 'left'", "train.py:71"),
+        ("IndexError: right", "train.py:8"),
+    ]
+    stamped = [f"2026-06-10T23:09:{second}.0428001Z {line}" for second, line in enumerate(one, 45)]
+    assert told(*stamped) == ["exception"]
+
+
+def test_a_traceback_in_a_frame_is_read():
+    """As rich draws it, longer than a screen."""
+    (event,) = events(
+        "╭───────────── Traceback (most recent call last) ─────────────╮",
+        *["│ /work/job/train.py:71 in main                               │", "│ ❱ 71 │   f(x)          │"] * 30,
+        "╰─────────────────────────────────────────────────────────────╯",
+        "ValueError: expected 4 heads, got 3",
+    )
+    assert (event.fields["cause"], event.fields["at"]) == ("exception", "train.py:71")
+
+
 def test_a_chain_of_exceptions_begins_with_the_first():
     """What another exception was raised from comes first, and explains it."""
     lines = [
@@ -314,6 +338,11 @@ def test_exit_codes_of_launchers_tell_the_signal():
     assert told(line.format(-9)) == ["process_killed", "child_failed"]
     assert told(line.format(139)) == ["segfault", "child_failed"]
     assert told(line.format(1)) == ["child_failed"]
+    paddle = "Container rank 3 status failed cmd ['/v/python', '-u', 'x.py'] code -9 log log/workerlog.3"
+    assert [(one.fields["cause"], one.fields["rank"]) for one in events(paddle)] == [
+        ("process_killed", 3),
+        ("child_failed", 3),
+    ]
 
 
 def test_ranks_that_are_missing_are_named():

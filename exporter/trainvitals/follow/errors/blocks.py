@@ -12,17 +12,19 @@ from typing import NamedTuple
 _TRACEBACK = "Traceback (most recent call last)"
 #: A header of glog or of torch's logging (which writes one, and goes on) before a line: "E0416 03:53:55.2 99 x.py:1] ".
 LOGGED = re.compile(r"\[?[IWEF]\d{3,4} \d\d:\d\d:\d\d\.\d+ .{0,160}?:\d{1,6}\] ")
-_FRAME = re.compile(r'\s+File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9})')
+_FRAME = re.compile(
+    r'\s+File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9})|│ (?P<rich_file>\S{1,400}\.py):(?P<rich_line>\d{1,9}) '
+)
+#: Lines of a frame around a traceback, as rich draws it.
+_FRAMED = ("│", "╭", "╰")
 _LAST = re.compile(r"(?P<name>[A-Za-z_][\w.]{0,120})(?:\(\w{1,60}\))?(?:: |:?$)")
 #: An error that stands behind something else, where prefixes differ within one traceback.
-_BEHIND = re.compile(r"\S{1,200} (?P<name>[A-Za-z_][\w.]{0,80}(?:Error|Exception)): ")
+_BEHIND = re.compile(r"(?:\S{1,100} ){1,3}(?P<name>[A-Za-z_][\w.]{0,80}(?:Error|Exception)): ")
 #: Ray puts it before the traceback of the task, whose last line is what counts.
 _WRAPPER = "RayTaskError("
 _LONGEST_TRACEBACK = 500
 _MOST_STRANGERS = 20
 _MOST_STREAMS = 64
-
-Stream = tuple[int | None, str]
 
 
 class Ended(NamedTuple):
@@ -34,17 +36,20 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
+    rank: int | None
+    #: What stands before every line of it, such as the name of a node; a bar before the first line is none.
+    prefix: str
+    ignored: bool
     lines: int = 0
     strangers: int = 0
     at: str = ""
-    ignored: bool = False
 
 
 class Tracebacks:
-    """The tracebacks that are being written, one for each rank at most."""
+    """The tracebacks that are being written, several at a time where ranks or nodes share a stream."""
 
     def __init__(self) -> None:
-        self._open: dict[int | None, _Open] = {}
+        self._open: list[_Open] = []
         self._ignored = False
 
     def __bool__(self) -> bool:
@@ -53,42 +58,63 @@ class Tracebacks:
 
     def feed(self, rank: int | None, line: str) -> Ended | bool:
         """Return the end of a traceback, or whether the line is only a part of one."""
-        if _TRACEBACK in line:
-            if LOGGED.match(line) is None and len(self._open) < _MOST_STREAMS:
-                self._open[rank] = _Open(ignored=self._ignored)
+        begin = line.find(_TRACEBACK)
+        if begin >= 0:
+            if LOGGED.match(line) is None:
+                self._begin(rank, line[:begin])
             self._ignored = False
             return True
         if line.startswith("Exception ignored in"):
             self._ignored = True
             return True
         self._ignored = False
-        state = self._open.get(rank)
+        state = self._of(rank, line)
         if state is None:
             return self._behind(line)
+        line = line[len(state.prefix) :]
         state.lines += 1
         if state.lines > _LONGEST_TRACEBACK:
-            del self._open[rank]
-        elif line[:2].strip() == "":
+            self._open.remove(state)
+        elif line[:2].strip() == "" or line[0] in _FRAMED:
             found = _FRAME.match(line)
             if found is not None:
-                state.at = f"{found['file'].rpartition('/')[2]}:{found['line']}"
+                file, number = found["file"] or found["rich_file"], found["line"] or found["rich_line"]
+                state.at = f"{file.rpartition('/')[2]}:{number}"
         elif _LAST.match(line) is None:
             return self._behind(line)
         elif _WRAPPER not in line:
-            del self._open[rank]
+            self._open.remove(state)
             return state.ignored or Ended(line, state.at)
         return True
 
+    def _begin(self, rank: int | None, prefix: str) -> None:
+        """Open one; what was open of the same rank and prefix is over, as it has no end."""
+        self._open = [state for state in self._open if (state.rank, state.prefix) != (rank, prefix)]
+        if len(self._open) < _MOST_STREAMS:
+            self._open.append(_Open(rank, prefix, self._ignored))
+
+    def _of(self, rank: int | None, line: str) -> _Open | None:
+        """Return the one that a line belongs to: the latest with its prefix, or the latest that has none."""
+        same = [state for state in reversed(self._open) if state.rank == rank]
+        for state in same:
+            if state.prefix and line.startswith(state.prefix):
+                return state
+        for state in same:
+            if not state.prefix or not state.lines:
+                state.prefix = ""
+                return state
+        return None
+
     def _behind(self, line: str) -> Ended | bool:
         """Take a line that belongs to no traceback of its rank: another process wrote it, or its prefix is another."""
-        for rank, state in list(self._open.items()):
+        for state in list(self._open):
             state.strangers += 1
             found = _BEHIND.match(line) or (_LAST.match(line) if "Error: " in line else None)
             if found is not None and found["name"].endswith(("Error", "Exception")):
-                del self._open[rank]
+                self._open.remove(state)
                 return Ended(line[found.start("name") :], state.at)
             if state.strangers > _MOST_STRANGERS * len(self._open):
-                del self._open[rank]
+                self._open.remove(state)
         return False
 
 

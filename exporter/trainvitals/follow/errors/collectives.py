@@ -27,11 +27,12 @@ CAUSES = causes(
         "collective_missing_ranks",
         "resource",
         Level.BLAMED,
-        ("collective #", "monitoredBarrier", "unconnected ranks"),
+        ("collective #", "monitoredBarrier", "unconnected ranks", "EI0002"),
         (
             r"\[(?P<ranks>[\d, -]{1,200})\] (?:finished collective #\d{1,19}, but didn't join|joined but didn't finish)"
             r"|[Rr]anks? (?P<absent>[\d, ]{1,200}) failed to pass monitoredBarrier"
             r"|List of unconnected ranks: \W{0,4}(?P<alone>[\d, ]{1,200})"
+            r"|EI0002[:)].{0,600}?remote rank: ?\[(?P<remote>[\d, ]{1,200})\]"
         ),
         "     [3] finished collective #41, but didn't join collective #42 (count from 1)",
         "The ranks that others wait for are named.",
@@ -163,7 +164,7 @@ CAUSES = causes(
             r"nccl(?:System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)Error|NCCL error in: "
             r"|unhandled (?:system|cuda) error"
             r"|NCCL WARN .{0,60}(?:socket state|corrupted|Cuda failure(?!.{0,60}peer access)|Timeout waiting)"
-            r"|ERR0[12][12]00 |HCCL function error|HCCL error in|hcclComm .{0,40} error"
+            r"|hcclComm .{0,40} error"
             r"|^(?:\w{1,40}\.){0,6}DistBackendError: "
         ),
         (

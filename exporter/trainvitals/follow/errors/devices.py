@@ -58,7 +58,10 @@ CAUSES = causes(
         "resource",
         Level.ROOT,
         ("out of memory", "OUT_OF_MEMORY"),
-        r"(?:CUDA|HIP|CUDA driver) error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Cuda failure .{0,8}'out of memory'",
+        (
+            r"(?:CUDA|HIP|CUDA driver) error(?:\(2\))?[:,] out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+            r"|Cuda failure .{0,8}'out of memory'"
+        ),
         "RuntimeError: CUDA error: out of memory",
         "The driver itself had no memory left on the device, often before the first step.",
         (
@@ -199,8 +202,8 @@ CAUSES = causes(
         "cuda_error",
         "resource",
         Level.ROOT,
-        ("CUDA error: ", "HIP error: ", "CUDA driver error: "),
-        r"(?:CUDA|HIP|CUDA driver) error: (?P<message>\w.{2,120})",
+        ("CUDA error", "HIP error", "CUDA driver error"),
+        r"(?:CUDA|HIP|CUDA driver) error(?:\((?P<code>\d{1,5})\),|:) \w.{2,120}",
         "RuntimeError: CUDA error: unknown error",
         "The driver of the device reports an error.",
         "Look for Xids on the node; run again with CUDA_LAUNCH_BLOCKING=1; suspect the device when it stays there.",
@@ -209,8 +212,11 @@ CAUSES = causes(
         "npu_error",
         "resource",
         Level.SYMPTOM,
-        ("MemcpyAsync", "error code is 507", "aicore", "AICORE", "vector core exception"),
-        r"MemcpyAsync failed|error code is (?P<code>507\d{3})|ai ?core (?:exception|timeout)|vector core exception",
+        ("MemcpyAsync", "error code is 507", "aicore", "aivec", "AICORE", "ector core"),
+        (
+            r"MemcpyAsync failed|error code is (?P<code>507\d{3})|ai(?:core|vec) (?:error )?(?:exception|timeout)"
+            r"|ector core exec"
+        ),
         "RuntimeError: ACL stream synchronize failed, error code is 507015",
         "A task on an Ascend device failed.",
         "Read the plog of that device at this time; look for errors of other ranks before it.",
@@ -219,13 +225,17 @@ CAUSES = causes(
         "npu_task_failed",
         "resource",
         Level.CASCADE,
-        ("Task run failed", "Inner Error", "Inner error"),
-        r"Task run failed(?:.{0,60}device_id=(?P<device>\d{1,3}))?|(?P<code>E[A-Z39]9999)[:)].{0,60}Inner [Ee]rror",
+        ("Task run failed", "Inner Error", "ERR0", "function error", "HCCL error", "9999"),
+        (
+            r"Task run failed(?:.{0,60}device_id=(?P<device>\d{1,3}))?|\b(?P<code>E[A-Z39]9999)\b"
+            r"|\b(?P<status>ERR0\d{4}) "
+            r"|(?:NPU|HCCL|OPS) function error: |HCCL error in"
+        ),
         (
             "[ERROR] RUNTIME(4171,python):2026-03-02-10:11:12.123.456 ProcLogicCqReport:Task run failed, "
             "device_id=6, stream_id=2"
         ),
-        "A task on an Ascend device did not end well, mostly for a reason told elsewhere.",
-        "Look for the error before it, first in the plog of the other ranks.",
+        "A call or a task on an Ascend device failed; codes behind it or other ranks tell why.",
+        "Read the codes of the same message (EI, EJ, EL), then the plog of the other ranks.",
     ),
 )

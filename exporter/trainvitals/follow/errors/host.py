@@ -22,6 +22,7 @@ CAUSES = causes(
         (
             r"[Uu]nexpected bus error encountered in worker"
             r"|(?:\(pid (?P<pid>\d{1,10})\) is killed by signal: (?P<signal>Bus error))"
+            r"|^(?:.{0,120}: line \d{1,6}: {1,8}\d{1,10} )?Bus error(?: \(core dumped\))?(?:$|\s{2,})"
             r"|No space left on device.{0,40}/dev/shm|/dev/shm.{0,120}No space left"
             r"|unable to (?:open|allocate|mmap|write to) .{0,80}(?:shared memory|torch_\d)"
         ),
@@ -77,10 +78,11 @@ CAUSES = causes(
         "worker_killed",
         "resource",
         Level.BLAMED,
-        ("DataLoader worker", "is killed by signal"),
+        ("DataLoader ", "is killed by signal"),
         (
             r"\(pid (?P<pid>\d{1,10})\) is killed by signal: (?P<signal>[\w ]{1,40})"
-            r"|DataLoader worker \(pid\(?s?\)? (?P<pids>[\d, ]{1,200})\) exited unexpectedly"
+            r"|DataLoader worker \(pid\(?s?\)? [\d, ]{1,200}\) exited unexpectedly"
+            r"|DataLoader \d{1,5} workers exit unexpectedly"
         ),
         "RuntimeError: DataLoader worker (pid 7321) is killed by signal: Killed.",
         "A data-loader worker died without a word: mostly the kernel killed it for its memory.",
@@ -157,7 +159,7 @@ CAUSES = causes(
         (
             r"Fatal Python error: (?:Segmentation fault|Illegal instruction)"
             r"|Segmentation fault(?: \(core dumped\))?\s*$"
-            r"|Caught signal 11|\*\*\* SIGSEGV|SIGSEGV\b.{0,40}received"
+            r"|`Segmentation fault` is detected|Caught signal 11|\*\*\* SIGSEGV|SIGSEGV\b.{0,40}received"
             rf"|{_TRAINERS}.{{0,16}}?\[(?P<pid>\d{{1,10}})\]: segfault at "
         ),
         "Fatal Python error: Segmentation fault",

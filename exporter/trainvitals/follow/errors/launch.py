@@ -25,13 +25,14 @@ CAUSES = causes(
         "preempted",
         "resource",
         Level.ROOT,
-        ("PREEMPT", "reempted", "spot interruption"),
+        ("PREEMPT", "REQUEUE", "reempted", "pot interruption"),
         (
-            r"(?:(?:JOB|STEP) (?P<job>[\w.]{1,40}) ON (?P<host>\S{1,80}) )?CANCELLED AT .{1,40} DUE TO (?:JOB )?PREEMPT"
-            r"|\b[Pp]reempted by |reason: Preempt|[Ss]pot interruption"
+            r"(?:(?:JOB|STEP) (?P<job>[\w.]{1,40}) ON (?P<host>\S{1,80}) )?CANCELLED AT .{1,40} DUE TO (?:PREEMPT"
+            r"|JOB REQUEUE)"
+            r"|\b[Pp]reempted by |job is preempted|[Rr]eason: {1,9}Preempt|[Ss]pot interruption"
         ),
         "slurmstepd: error: *** JOB 3112 ON node-7 CANCELLED AT 2026-03-02T04:00:21 DUE TO PREEMPTION ***",
-        "The scheduler took the nodes for another job.",
+        "The scheduler took the nodes for another job, or put the job back into its queue.",
         "Resume from the last checkpoint; ask for a queue that is not preempted, or save more often.",
     ),
     (
@@ -80,7 +81,7 @@ CAUSES = causes(
         ("SIGINT", "Received 2 death signal", "got signal: 2", "KeyboardInterrupt"),
         (
             r"Received (?:Signals\.)?(?:SIGINT|2) death signal|Process (?P<pid>\d{1,10}) got signal: 2\b"
-            r"|^KeyboardInterrupt(?:$|: )|[Ss]ignal 2 \(SIGINT\) received by PID"
+            r"|^KeyboardInterrupt(?:$|: )|[Ss]ignal 2 \(SIGINT\) received by PID|Detected KeyboardInterrupt"
         ),
         (
             "W0302 04:00:21.123000 4171 torch/distributed/elastic/agent/server/api.py:723] Received Signals.SIGINT "
@@ -93,11 +94,11 @@ CAUSES = causes(
         "terminated",
         "resource",
         Level.SYMPTOM,
-        ("death signal", "got signal: ", "SIGTERM) received", "receiving SIGTERM"),
+        ("death signal", "got signal: ", "receiving SIGTERM", "Termination signal"),
         (
             r"Received (?:Signals\.)?(?P<signal>SIG\w{1,8}|\d{1,2}) death signal"
             r"|Process (?P<pid>\d{1,10}) got signal: (?P<number>\d{1,2})"
-            r"|exiting program after receiving SIGTERM"
+            r"|exiting program after receiving SIGTERM|`Termination signal` is detected"
         ),
         (
             "W0302 04:00:21.123000 4171 torch/distributed/elastic/agent/server/api.py:739] Received 15 death "
@@ -126,10 +127,12 @@ CAUSES = causes(
         "child_failed",
         "parameter",
         Level.CASCADE,
-        ("failed (exitcode", "ChildFailedError", "exits with return code", "exits successfully"),
+        ("failed (exitcode", "ChildFailedError", "with return code", "status failed cmd", "exit with exception"),
         (
             r"failed \(exitcode: (?P<exit_code>-?\d{1,5})\) local_rank: (?P<local_rank>\d{1,4}) \(pid:"
             r" (?P<pid>\d{1,10})\)"
+            r"|Container rank (?P<rank>\d{1,6}) status failed cmd .{0,6000}? code (?P<status_code>-?\d{1,5}) log "
+            r"|Worker process (?P<process>\d{1,10}) exit with exception"
             r"|exits with return code = (?P<return_code>-?\d{1,5})|^(?:\w{1,40}\.){0,8}ChildFailedError:"
         ),
         (
@@ -185,10 +188,11 @@ CAUSES = causes(
         "aborted",
         "resource",
         Level.CASCADE,
-        ("terminate called", "Fatal Python error: Aborted", "SIGABRT"),
+        ("terminate called", "Aborted", "SIGABRT", "abort signal"),
         (
             r"terminate called (?:after throwing an instance of|without an active exception)"
-            r"|Fatal Python error: Aborted|\(SIGABRT\) received"
+            r"|Fatal Python error: Aborted|Aborted \(core dumped\)|`Process abort signal` is detected"
+            r"|\(SIGABRT\) received"
         ),
         "terminate called after throwing an instance of 'c10::Error'",
         "A process gave up after an error in native code.",

@@ -38,6 +38,8 @@ _SOURCE = re.compile(
 )
 #: A rank in the middle of a line: what grep writes before it, say.
 _RANK = re.compile(r"\[rank(\d{1,6})\]: ?")
+#: A time before a line, as tools that collect logs write it.
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? ")
 _WARNING = re.compile(r".{0,300}?\b\w{0,40}Warning: ")
 
 #: A cause, its details, and the words that told it.
@@ -106,10 +108,11 @@ class ErrorReader:
         if at > 0 and (found := _RANK.match(text, at)):
             own, text = int(found[1]), text[found.end() :]
         rank = own if own is not None else rank
-        text = text.rstrip()
+        stamp = timestamp(text)
+        text = _STAMP.sub("", text.rstrip(), count=1)
         events = []
         for cause in self._causes(rank, text):
-            event = self._event(cause, rank=rank, time=timestamp(text) or time, step=step)
+            event = self._event(cause, rank=rank, time=stamp or time, step=step)
             if event is not None:
                 events.append(event)
         return events
@@ -195,7 +198,7 @@ def _is_warning(text: str) -> bool:
 
 def _of_exit(details: dict[str, str], text: str) -> Iterator[Found]:
     """Return the cause of an exit code that is a signal: negative, or above 128 as a shell tells it."""
-    code = int(details.get("exit_code") or details.get("return_code") or 0)
+    code = int(details.get("exit_code") or details.get("return_code") or details.get("status_code") or 0)
     number = -code if code < 0 else code - 128
     if number in _SIGNALS:
         signal, cause = _SIGNALS[number]

@@ -21,24 +21,24 @@ _MOST_SHAPES = 20_000
 #: A line must hold one of these to be looked at; the tests hold every row of the table against them.  Upper-case
 #: letters are rare, which makes words that begin with one quick to search for, all together.
 _UPPER_WORDS = (
-    b"Error", b"ERROR", b"Exception", b"ECC", b"ERR0", b"EI00", b"EJ00", b"EL00", b"EZ99", b"EE99", b"Evicted",
-    b"CANCELLED", b"FAIL", b"Fatal", b"HCCL", b"Invalid loss", b"Illegal", b"Interrupt", b"Kill", b"KILL",
-    b"Kernel panic", b"LINK_", b"Loss is", b"Missing Ranks", b"Missing ranks", b"NCCL WARN", b"NCCL error",
+    b"Error", b"ERROR", b"Exception", b"ECC", b"ERR0", b"EI00", b"EJ00", b"EL00", b"EZ00", b"EE00", b"EH00",
+    b"Evicted", b"CANCELLED", b"FAIL", b"Fatal", b"HCCL", b"Invalid loss", b"Illegal", b"Interrupt", b"Kill",
+    b"KILL", b"Kernel panic", b"LINK_", b"Loss is", b"Missing Ranks", b"Missing ranks", b"NCCL WARN", b"NCCL error",
     b"NCCL comm", b"NVRM", b"No space", b"NVSwitch", b"NodeLost", b"NaN", b"Out of mem", b"Out Of Mem", b"OOM",
     b"OVERFLOW", b"Overflow", b"PREEMPT", b"PytorchStream", b"Parquet", b"Permission", b"Read-only", b"Received",
     b"Root Cause", b"Rendezvous", b"SIG", b"Segm", b"Stale", b"SXid", b"Sending", b"Traceback", b"The node",
     b"The total", b"The actor", b"Task run", b"Timed", b"Timeout", b"Unexpected", b"UCE", b"Watchdog", b"Assert",
-    b"BUG", b"Broken", b"Connection", b"Deadline", b"Disk", b"Duplicate", b"Index file", b"Input/", b"Job step",
-    b"Minimum", b"Too many", b"Xid", b"Transport", b"Preempt", b"BadGzip", b"BadZip", b"Spot", b"Node fail",
-    b"Remote I/O",
+    b"Aborted", b"BUG", b"Broken", b"Connection", b"Deadline", b"Disk", b"Duplicate", b"Index file", b"Input/",
+    b"Job step", b"REQUEUE", b"Minimum", b"Too many", b"Xid", b"Transport", b"Preempt", b"BadGzip", b"BadZip",
+    b"Spot", b"Node fail", b"Remote I/O",
 )  # fmt: skip
 _LOWER_WORDS = (
     b"error", b"failed", b"fault ", b"egfault", b"illed", b"of memory", b"allocate memory", b"verflow", b"already",
     b"imed out", b"imeout", b"terminate", b"signal", b"preempt", b"collective", b"blocked for", b"shared mem",
     b"no space", b"return code", b"closed", b"device-side", b"truncated", b"corrupt", b"spot ", b"unconnected",
     b"low on", b"load tokenizer", b"backend tokenizer", b"mismatch", b"training process", b"oom ", b"oom-",
-    b"node failure", b"stopping", b"terminating", b"non-finite",
-    b"got stuck",
+    b"node failure", b"stopping", b"terminating", b"non-finite", b"got stuck", b"DataLoader", b"exit unexpectedly",
+    b"exit with", b"status failed",
 )  # fmt: skip
 
 
