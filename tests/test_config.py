@@ -22,10 +22,10 @@ MISTAKES = {
     "section_is_a_number": "web: expected a section with keys, found 5",
     "folders_is_a_number": "spool.folders: expected a list, found 7",
     "source_is_a_number": 'sources.paths.1: expected a path such as "/logs/*.log", or a section with a path, found 5',
-    "source_has_an_unknown_key": "sources.paths.0.formt: unknown key, expected one of path, run, format, rate",
+    "source_has_an_unknown_key": "sources.paths.0.formt: unknown key, expected one of path, run, format",
     "source_without_a_path": "sources.paths.0.path: expected a value for it, found {'run': 'llama'}",
     "source_rate_is_no_size": (
-        """sources.paths.0.rate: expected a number of bytes such as "500kB", "10MB" or "64MiB", found 'fast'"""
+        """sources.rate: expected a number of bytes such as "500kB", "10MB" or "64MiB", found 'fast'"""
     ),
 }
 
@@ -88,17 +88,24 @@ def test_folders_in_the_environment_are_parted_by_colons():
 
 
 def test_sources_are_a_list_of_paths_or_sections(tmp_path):
-    """A path is enough; a section names the run, the format and how fast is read."""
+    """A path is enough; a section names run and format."""
     file = tmp_path / "trainvitals.yml"
-    file.write_text(
-        "sources: ['/logs/*.log', {path: /runs/a, run: llama, format: keras, rate: 5MB}, {path: b, rate: 2MiB}]"
-    )
+    file.write_text("sources: ['/logs/*.log', {path: /runs/a, run: llama, format: keras}]")
 
     paths = load(str(file), {}, {}).sources.paths
 
-    assert [("/logs/*.log", "", "", None), ("/runs/a", "llama", "keras", 5_000_000), ("b", "", "", 2_097_152)] == [
-        (log.path, log.run, log.format, log.rate) for log in paths
+    assert [("/logs/*.log", "", ""), ("/runs/a", "llama", "keras")] == [
+        (log.path, log.run, log.format) for log in paths
     ]
+
+
+def test_sizes_are_written_with_units(tmp_path):
+    """As bytes, or by thousands or by 1,024."""
+    for text, size in (("5000", 5000), ("500kB", 500_000), ("5MB", 5_000_000), ("'2 MiB'", 2_097_152)):
+        file = tmp_path / "trainvitals.yml"
+        file.write_text(f"sources: {{rate: {text}}}")
+
+        assert size == load(str(file), {}, {}).sources.rate
 
 
 def test_sources_in_the_environment_are_parted_by_colons(tmp_path):

@@ -105,6 +105,46 @@ def exporter(
 
 
 @app.command()
+def follow(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Logs, folders or globs of them.")],
+    run: Annotated[str, typer.Option("--run", help="Name of the run. [default: by the place of each log]")] = "",
+    format_name: Annotated[
+        str, typer.Option("--format", help="Format of the logs. [default: found by what is in them]")
+    ] = "",
+    once: Annotated[bool, typer.Option("--once", help="Read all that is there, print a summary, and end.")] = False,
+    web_listen_address: Annotated[
+        str | None,
+        typer.Option("--listen", "--web.listen-address", help="Also answer scrapes here, as in :20910."),
+    ] = None,
+    collect_interval: Annotated[
+        str, typer.Option("--interval", "--collect.interval", help="How often the logs are read.")
+    ] = "2s",
+) -> None:
+    """Watch existing logs without touching the code: step, loss, time left, findings."""
+    from trainvitals.config import ConfigError, load
+
+    flags: dict[str, object] = {
+        "web.listen_address": web_listen_address,
+        "collect.interval": collect_interval,
+        "sources.paths": [{"path": path, "run": run, "format": format_name} for path in paths],
+        # Whoever names a log wants to see it, however old it is.
+        "sources.keep": "36500d",
+    }
+    try:
+        from trainvitals import watch
+
+        flags["collect.disable"] = list(watch.OTHERS)
+        settings = load(None, {}, flags)
+        if once:
+            raise typer.Exit(watch.summarize(settings, sys.stdout))
+        raise typer.Exit(watch.follow(settings, sys.stdout, serve=web_listen_address is not None))
+    except ConfigError as error:
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node]'")
+
+
+@app.command()
 def up(
     demo: Annotated[bool, typer.Option("--demo", help="Also train a small model, and break it after a while.")] = False,
     simulate_devices: Annotated[

@@ -91,7 +91,7 @@ class CollectSettings(Section):
     timeout: Annotated[Seconds, Field(ge=0.1, le=60)] = 4.0
     #: Series of one collector beyond this are dropped and counted.
     series_limit: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
-    #: Collectors that are switched off: ranks, devices, faults, host, processes, attribution, storage, network,
+    #: Collectors that are switched off: ranks, logs, devices, faults, host, processes, attribution, storage, network,
     #: kernel.
     disable: tuple[str, ...] = ()
 
@@ -176,8 +176,6 @@ class LogSettings(Section):
     run: str = ""
     #: One of trainvitals.follow.formats; by default found by what is in the file.
     format: str = ""
-    #: Bytes per second that are read at most; by default those of the section.
-    rate: Bytes | None = None
 
 
 def _log(value: object) -> object:
@@ -193,13 +191,21 @@ class SourcesSettings(Section):
     """Existing logs that are followed; in the file also written as a list of paths."""
 
     paths: tuple[Annotated[LogSettings, BeforeValidator(_log)], ...] = ()
-    #: Bytes per second that are read of each path at most, so that a large log does not take a core from the training.
-    rate: Bytes = 64_000_000
+    #: Bytes per second that are read of all at most, so that a large log does not take a core from the training.
+    rate: Bytes = 1 << 24
     #: How long a log that ended or went silent is shown.
     keep: Annotated[Seconds, Field(gt=0)] = 86400.0
     #: Where it is remembered how far each log was read.  Empty: the service manager's STATE_DIRECTORY, else
     #: $XDG_STATE_HOME/trainvitals, else ~/.local/state/trainvitals.
     state_folder: str = ""
+
+
+def state_folder(sources: SourcesSettings, environ: Mapping[str, str]) -> str:
+    """Return the folder where it is remembered how far each log was read."""
+    # A service manager may name several, parted by colons.
+    managed = environ.get("STATE_DIRECTORY", "").split(":")[0]
+    home = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return sources.state_folder or managed or os.path.join(home, "trainvitals")
 
 
 class Settings(Section):

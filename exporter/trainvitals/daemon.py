@@ -7,6 +7,7 @@ The web server hands out the newest snapshot and never waits for a source.
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import sys
 import threading
@@ -23,6 +24,7 @@ from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog, FaultsCollector
 from trainvitals.collect.host import HostCollector
 from trainvitals.collect.kernel import KernelCollector
+from trainvitals.collect.logs import LogsCollector
 from trainvitals.collect.network import NetworkCollector
 from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
@@ -30,7 +32,7 @@ from trainvitals.collect.runner import Runner
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 from trainvitals.collect.storage import StorageCollector
-from trainvitals.config import ConfigError, Settings
+from trainvitals.config import ConfigError, Settings, state_folder
 from trainvitals.host.kmsg import KernelLog
 from trainvitals.serve.app import make_app
 from trainvitals.serve.landing import RunRow
@@ -48,17 +50,22 @@ _SWITCH_INTERVAL = 0.0005
 class Exporter:
     """The node exporter.  Raises ConfigError when a setting cannot work; owns its threads, children and files."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: Settings, clock: Callable[[], float] = time.time, *, remembers_logs: bool = True
+    ) -> None:
         self._interval = settings.collect.interval
         self._clock = clock
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
-        self._runs = Runs(detect.build)
-        ranks = RanksCollector(self._spool, self._runs, clock)
+        self.runs = Runs(detect.build)
+        positions = os.path.join(state_folder(settings.sources, os.environ), "logs.json") if remembers_logs else ""
+        self.logs = LogsCollector.from_settings(settings.sources, positions, clock)
+        ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
         devices = DevicesCollector.from_settings(settings.devices, faults, clock)
         collectors: list[Collector] = [
             ranks,
+            self.logs,
             devices,
             FaultsCollector(faults),
             HostCollector(),
@@ -92,12 +99,14 @@ class Exporter:
             log.info("no spool at %s yet; it is read as soon as it is there", folder)
         return url
 
-    def run(self) -> None:
-        """Take snapshots until :meth:`stop` is called, then stop everything."""
+    def run(self, after: Callable[[], None] | None = None) -> None:
+        """Take snapshots until :meth:`stop` is called, then stop everything; call ``after`` after each."""
         next_round = time.monotonic()
         try:
             while not self._stopping.is_set():
                 self.snapshot()
+                if after is not None:
+                    after()
                 next_round = max(next_round + self._interval, time.monotonic())
                 self._stopping.wait(next_round - time.monotonic())
         finally:

@@ -82,6 +82,10 @@ class Changes:
             if source.started < self._started:
                 return
             self._begin(source)
+        elif self._identity is not None and self._identity.attempt != source.identity.attempt:
+            # A log goes on where another attempt writes into it.
+            self._slope = (0, None)
+            self._compare_identities(self._identity, source)
         for event in source.events:
             self._take(event)
         for step in source.steps:
@@ -97,11 +101,14 @@ class Changes:
         for level in self._levels.values():
             level.count, level.amount = 0, 0.0
         if before is not None:
-            who = source.identity
-            self._note("attempt", source.started, ("attempt", str(before.attempt), str(who.attempt)))
-            # The framework is no change: it may become known later than the first poll comes.
-            if before.world_size != who.world_size:
-                self._note("world_size", source.started, ("world_size", str(before.world_size), str(who.world_size)))
+            self._compare_identities(before, source)
+
+    def _compare_identities(self, before: Identity, source: Source) -> None:
+        who = source.identity
+        self._note("attempt", source.started, ("attempt", str(before.attempt), str(who.attempt)))
+        # The framework is no change: it may become known later than the first poll comes.
+        if before.world_size != who.world_size:
+            self._note("world_size", source.started, ("world_size", str(before.world_size), str(who.world_size)))
 
     def _note(self, kind: str, time: float, *differences: Difference, step: int | None = None) -> None:
         self.counts[kind] += 1

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from trainvitals.collect.changes import Changes
 from trainvitals.collect.data import RankData
+from trainvitals.collect.log_errors import KIND as LOG_ERROR
+from trainvitals.collect.log_errors import LogErrors
 from trainvitals.collect.source import Source
 from trainvitals.detect import Detector
-from trainvitals.metrics import STEP_BUCKETS
+from trainvitals.metrics import PROBED_STATES, STEP_BUCKETS
 from trainvitals.telemetry import Event, Identity, Step
 
 log = logging.getLogger(__name__)
@@ -69,12 +71,14 @@ class Rank:
     identity: Identity
     detectors: list[Detector]
     state: str = "running"
+    #: Those that it can be in.
+    states: Sequence[str] = PROBED_STATES
     started: float = 0.0
     heartbeat: float = 0.0
     last_step: Step | None = None
     target_steps: int | None = None
     phase: str = "init"
-    disabled: bool = False
+    disabled: bool | None = False
     values: dict[str, float] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     phase_seconds: dict[str, float] = field(default_factory=dict)
@@ -87,6 +91,7 @@ class Rank:
     checkpoint_failures: int = 0
     data: RankData = field(default_factory=RankData)
     changes: Changes = field(default_factory=Changes)
+    log_errors: LogErrors = field(default_factory=LogErrors)
     owner: int = 0
     #: The process, while it lives and can be seen, and its CLOCK_MONOTONIC time when it made its file.
     pid: int = 0
@@ -116,7 +121,7 @@ class Rank:
         self.pid, self.started_monotonic = shown.pid, shown.started_monotonic
         self.heartbeat = shown.last_activity
         self.target_steps = shown.identity.target_steps
-        self.state = shown.status
+        self.state, self.states = shown.status, shown.states
         self.phase = shown.phase
         self.disabled = shown.disabled
         self._count(sources, now)
@@ -125,8 +130,13 @@ class Rank:
     def _follow(self, source: Source, now: float) -> None:
         attempt = self._attempts.setdefault(source.incarnation, _Attempt())
         attempt.correct(source.correction)
+        for step in source.history:
+            attempt.last_step = step
+            attempt.values.update(step.values)
+            self._judge(step)
         for step in source.steps:
             self._take_step(attempt, step, source)
+            self.log_errors.observe(step)
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
             is_news = source.is_new and 0.0 <= now - step.time < _NEWS
@@ -170,6 +180,8 @@ class Rank:
     def _take_event(self, event: Event) -> None:
         if event.kind == "lineage":
             return
+        if event.kind == LOG_ERROR:
+            self.log_errors.take(event)
         if event.kind in self.kinds or len(self.kinds) < MAX_KINDS:
             self.kinds[event.kind] += 1
         if event.kind == "checkpoint" and event.fields.get("action") == "save":

@@ -1,16 +1,17 @@
-"""Rank files -> detectors -> families."""
+"""Rank files and followed logs -> detectors -> families."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.runs import Runs
+from trainvitals.collect.source import Source
 from trainvitals.collect.spool import Spool
-from trainvitals.metrics import RANK_STATES
 
 #: Values with a family of their own; all others share trainvitals_value.
 _NAMED = ("loss", "learning_rate", "grad_norm")
@@ -40,12 +41,19 @@ class LiveRank:
 
 
 class RanksCollector(Collector):
-    """Shows the runs of this node.  ``clock`` gives wall time."""
+    """Shows the runs of this node.  ``clock`` gives wall time, ``logs`` what is new in the logs that are followed."""
 
     name = "ranks"
 
-    def __init__(self, spool: Spool, runs: Runs, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        runs: Runs,
+        clock: Callable[[], float] = time.time,
+        logs: Callable[[], Sequence[Source]] = tuple,
+    ) -> None:
         self._spool = spool
+        self._logs = logs
         self._runs = runs
         self._clock = clock
         #: Run, state, last step and number of ranks of each run; replaced as a whole at each poll.
@@ -54,12 +62,14 @@ class RanksCollector(Collector):
         self.live: tuple[LiveRank, ...] = ()
 
     def collect(self, sink: Sink) -> None:
-        """Poll the spool and add all families of runs and ranks; without a run there are only the counters."""
+        """Poll the sources and add all families of runs and ranks; without a run there are only the counters."""
         files = self._spool.poll()
-        self._runs.update(files, self._clock())
+        sources: list[Source] = [*files, *self._logs()]
+        self._runs.update(sorted(sources, key=lambda source: source.started), self._clock())
         by_run = self._runs.by_run()
         self.overview = tuple((run, _state(ranks), _step(ranks), len(ranks)) for run, ranks in by_run.items())
-        self.live = tuple(_live(rank) for rank in self._runs.ranks() if rank.up)
+        # The process behind a log is not known.
+        self.live = tuple(_live(rank) for rank in self._runs.ranks() if rank.up and rank.started_monotonic)
         for run, ranks in by_run.items():
             newest = max(ranks, key=lambda rank: rank.started).identity
             sink.add("trainvitals_run_info", 1.0, run, newest.attempt, newest.framework, newest.world_size)
@@ -68,6 +78,7 @@ class RanksCollector(Collector):
                 if rank.up:
                     _add_rank(sink, rank)
             self._add_findings(sink, run, ranks)
+            _add_log_errors(sink, run, ranks)
             # What changes in a run changes on all of its ranks.
             min(ranks, key=lambda rank: (not rank.up, rank.identity.rank)).changes.add(sink, run)
         # A run may have lost more ranks than there is room for: those that live come first, of all runs.
@@ -93,6 +104,14 @@ class RanksCollector(Collector):
                 sink.add("trainvitals_finding_info", 1.0, *labels)
 
 
+def _add_log_errors(sink: Sink, run: str, ranks: list[Rank]) -> None:
+    errors: Counter[tuple[str, str]] = Counter()
+    for rank in ranks:
+        errors.update(rank.log_errors.counts)
+    for (category, cause), count in errors.items():
+        sink.add("trainvitals_log_errors_total", count, run, category, cause)
+
+
 def _live(rank: Rank) -> LiveRank:
     who = rank.identity
     return LiveRank(who.run, who.rank, rank.pid, rank.started_monotonic, who.device_uuid)
@@ -112,14 +131,14 @@ def _add_rank(sink: Sink, rank: Rank) -> None:
     key = (who.run, who.rank)
     place = (who.local_rank, who.node_rank, who.attempt, who.device_uuid, who.pci_bus_id)
     sink.add("trainvitals_rank_info", 1.0, *key, *place)
-    sink.add("trainvitals_rank_up", float(rank.up), *key)
-    for state in RANK_STATES:
+    sink.add("trainvitals_rank_up", None if rank.state == "silent" else float(rank.up), *key)
+    for state in rank.states:
         sink.add("trainvitals_rank_state", float(rank.state == state), *key, state)
-    sink.add("trainvitals_probe_disabled", float(rank.disabled), *key)
+    sink.add("trainvitals_probe_disabled", rank.disabled, *key)
     sink.add("trainvitals_start_timestamp_seconds", rank.started, *key)
     sink.add("trainvitals_heartbeat_timestamp_seconds", rank.heartbeat, *key)
     for counter, family in _COUNTERS.items():
-        sink.add(family, rank.counters.get(counter, 0.0), *key)
+        sink.add(family, rank.counters.get(counter), *key)
     for counter in ("samples", "tokens"):
         # Most runs report neither or one of them: absent is not 0.
         sink.add(f"trainvitals_{counter}_total", rank.counters.get(counter) or None, *key)
@@ -136,7 +155,7 @@ def _add_progress(sink: Sink, rank: Rank, key: tuple[str, int]) -> None:
         sink.add("trainvitals_step", rank.last_step.step, *key)
         sink.add("trainvitals_last_step_timestamp_seconds", rank.last_step.time, *key)
         sink.histogram("trainvitals_step_duration_seconds", rank.buckets, rank.bucket_sum, *key)
-    if rank.up:
+    if rank.up and rank.phase:
         sink.add("trainvitals_phase", 1.0, *key, rank.phase)
     for phase, seconds in rank.phase_seconds.items():
         sink.add("trainvitals_phase_seconds_total", seconds, *key, phase)

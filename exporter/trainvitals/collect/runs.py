@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainvitals.collect import data
+from trainvitals.collect import data, log_errors
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.source import Source
 from trainvitals.detect import Category, Detector, Verdict
@@ -15,6 +15,8 @@ from trainvitals.rankfile.ledger import Name
 #: Seconds for which a rank is remembered whose sources cannot be read any more, and how many such ranks.
 FORGET_AFTER = 60.0
 MAX_ABSENT = 256
+#: Signals that no detector of steps makes, in the order in which they are shown behind the others.
+_LAST = (data.SIGNAL, log_errors.SIGNAL)
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,14 @@ class Finding:
     ranks: tuple[int, ...]
     #: What was in the batches of the steps, or could not be read; in words, where the data is watched.
     samples: str = ""
+    #: Where it was as a log says, which knows better than the number of the rank whose log it is.
+    place: str = ""
 
     @property
     def location(self) -> str:
         """Where, in words: "rank 3; file shard-7.tar" or "ranks 0, 1, 2 and 5 more"."""
+        if self.place:
+            return self.place
         shown = ", ".join(str(rank) for rank in self.ranks[:8])
         more = f" and {len(self.ranks) - 8} more" if len(self.ranks) > 8 else ""
         ranks = f"rank{'s' * (len(self.ranks) > 1)} {shown}{more}"
@@ -129,7 +135,7 @@ class Runs:
         return runs
 
     def findings(self, ranks: Iterable[Rank], now: float) -> list[Finding]:
-        """Return the verdicts on the ranks of one run, in the order of the table of detectors; then on its data."""
+        """Return the verdicts on the ranks of one run, in the order of the table of detectors; then data and log."""
         verdicts: dict[str, list[tuple[Rank, Verdict, Category]]] = {}
         for rank in ranks:
             for signal, category, judge in _judges(rank, now):
@@ -141,11 +147,12 @@ class Runs:
                 if verdict is not None:
                     verdicts.setdefault(signal, []).append((rank, verdict, category))
         findings = []
-        for signal in sorted(verdicts, key=lambda signal: signal == data.SIGNAL):
-            _, worst, category = max(verdicts[signal], key=lambda entry: entry[1].ratio)
+        for signal in sorted(verdicts, key=lambda signal: _LAST.index(signal) + 1 if signal in _LAST else 0):
+            speaker, worst, category = max(verdicts[signal], key=lambda entry: entry[1].ratio)
             active = [(rank, verdict) for rank, verdict, _ in verdicts[signal] if verdict.active]
             numbers = tuple(rank.identity.rank for rank, _ in active)
-            findings.append(Finding(signal, category, worst, numbers, _samples(signal, active)))
+            place = speaker.log_errors.place if signal == log_errors.SIGNAL else ""
+            findings.append(Finding(signal, category, worst, numbers, _samples(signal, active), place))
         return findings
 
 
@@ -153,6 +160,7 @@ def _judges(rank: Rank, now: float) -> Iterator[tuple[str, Category, Callable[[]
     for detector in rank.detectors:
         yield detector.signal, detector.category, detector.verdict
     yield data.SIGNAL, "data", lambda: rank.data.verdict(now)
+    yield log_errors.SIGNAL, rank.log_errors.category, rank.log_errors.verdict
 
 
 def _samples(signal: str, active: Sequence[tuple[Rank, Verdict]]) -> str:

@@ -45,6 +45,10 @@ class Source(Protocol):
         """Whether this poll is its first."""
 
     @property
+    def history(self) -> Sequence[Step]:
+        """Steps before these that were counted before the exporter was restarted: they are judged once more."""
+
+    @property
     def steps(self) -> Sequence[Step]:
         """The new steps, in order."""
 
@@ -58,7 +62,11 @@ class Source(Protocol):
 
     @property
     def status(self) -> str:
-        """One of :data:`trainvitals.metrics.RANK_STATES`."""
+        """One of ``states``."""
+
+    @property
+    def states(self) -> Sequence[str]:
+        """The states that it can be in: PROBED_STATES or LOGGED_STATES of :mod:`trainvitals.metrics`."""
 
     @property
     def alive(self) -> bool:
@@ -97,8 +105,8 @@ class Source(Protocol):
         """The phase that it is in; empty when it cannot be told."""
 
     @property
-    def disabled(self) -> bool:
-        """Whether the probe switched itself off."""
+    def disabled(self) -> bool | None:
+        """Whether the probe switched itself off; None where there is none."""
 
     @property
     def counters(self) -> Mapping[str, float]:

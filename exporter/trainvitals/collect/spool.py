@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from trainvitals import rankfile
 from trainvitals.collect import data, events
+from trainvitals.metrics import PROBED_STATES
 from trainvitals.rankfile.ledger import DataCounters, path_of_data
 from trainvitals.telemetry import Event, Identity, Step, pci_address
 
@@ -83,8 +84,18 @@ class RankFile:
         return (*self.inode, self.header.started_monotonic)
 
     @property
+    def states(self) -> tuple[str, ...]:
+        """The states that it can be in."""
+        return PROBED_STATES
+
+    @property
+    def history(self) -> tuple[Step, ...]:
+        """No step: what is in the ring is new to an exporter that was restarted."""
+        return ()
+
+    @property
     def status(self) -> str:
-        """One of RANK_STATES; a free lock without a word is a death."""
+        """One of ``states``; a free lock without a word is a death."""
         if self.state.flags & rankfile.FLAG_FAILED:
             return "failed"
         if self.state.flags & rankfile.FLAG_FINISHED:

@@ -77,6 +77,8 @@ class FollowedRun:
     finished: float | None = None
     #: Bytes of its files that are not read yet: the byte rate is limited, and old logs are long.
     behind: int = 0
+    #: Bytes of its files that were read.
+    read: int = 0
     #: Lines, records and readings that made no sense.
     bad: int = 0
     #: Whether the last poll was the first.
@@ -163,6 +165,7 @@ class FollowedRun:
             held, self._held = self._held, None
             self._restart(held)
         self.changed = max(self.changed, changed)
+        self.read += read
         self._choose_leader(unread)
         entries, self._entries = self._entries, []
         told, self._told = self._told, []

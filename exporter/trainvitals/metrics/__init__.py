@@ -22,9 +22,9 @@ from trainvitals.metrics import (
     storage,
 )
 from trainvitals.metrics.family import PREFIX, Family
-from trainvitals.metrics.runs import RANK_STATES
+from trainvitals.metrics.runs import LOGGED_STATES, PROBED_STATES
 
-__all__ = ["FAMILIES", "PREFIX", "RANK_STATES", "STEP_BUCKETS", "Family"]
+__all__ = ["FAMILIES", "LOGGED_STATES", "PREFIX", "PROBED_STATES", "STEP_BUCKETS", "Family"]
 
 #: Upper bounds in seconds for the time of a step: from a toy on a CPU to a 100-billion model (BLOOM: 106 s).
 STEP_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)

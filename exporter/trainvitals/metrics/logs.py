@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from trainvitals.metrics.family import Family, rows
 
-#: What may be the matter with a file: it is followed; nothing new can come (packed); nobody knows its format; its
-#: library is not installed; it cannot be read.
-LOG_STATES = ("followed", "finished", "unknown", "no_library", "unreadable")
-
 FAMILIES: tuple[Family, ...] = (
     Family(
         name="trainvitals_log_info",
@@ -36,13 +32,13 @@ FAMILIES: tuple[Family, ...] = (
         ),
         ("log_read_bytes_total", "counter", "Bytes of the run's logs that were read."),
         ("log_pending_bytes", "gauge", "Bytes of the run's logs that were not read yet."),
-        ("log_parse_errors_total", "counter", "Lines and records that made the reader of their format fail."),
+        ("log_parse_errors_total", "counter", "Lines, records and files of the run that made no sense."),
         ("log_errors_total", "counter", "Errors that the log tells of, by category and cause.", "category", "cause"),
     ),
     *rows(
         "logs",
         (),
-        ("log_files", "gauge", "Files below the sources by what is the matter with them; see docs/follow.md.", "state"),
-        ("log_read_errors_total", "counter", "Times that a file or folder could not be read."),
+        ("log_files", "gauge", "Logs by what is the matter with them: followed, unknown (format) or problem.", "state"),
+        ("log_files_rejected", "gauge", "What could not be followed at the last search, by reason.", "reason"),
     ),
 )

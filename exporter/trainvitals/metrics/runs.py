@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from trainvitals.metrics.family import Family, rows
 
-#: The states of a rank.  Only the log of a rank can be silent: nothing tells whether the process lives.
-RANK_STATES = ("running", "finished", "silent", "failed", "died")
+#: The states of a rank with the probe, and of one that is known from a log: where nothing tells whether the process
+#: lives, it can be silent, but nobody can say that it died.
+PROBED_STATES = ("running", "finished", "failed", "died")
+LOGGED_STATES = ("running", "finished", "silent", "failed")
 
 _RUN = ("run",)
 _RANK = ("run", "rank")
@@ -47,7 +49,7 @@ FAMILIES: tuple[Family, ...] = (
         ("target_steps", "gauge", "Planned number of steps of the run."),
         ("steps_total", "counter", "Optimizer steps done, over all attempts seen."),
         ("last_step_timestamp_seconds", "gauge", "When the last optimizer step ended."),
-        ("heartbeat_timestamp_seconds", "gauge", "When the training last called the probe."),
+        ("heartbeat_timestamp_seconds", "gauge", "When the training last called the probe, or its log last grew."),
         (
             "step_duration_seconds",
             "histogram",

@@ -16,7 +16,7 @@ class RunRow(NamedTuple):
     """One line of the table of runs."""
 
     run: str
-    #: running, finished, failed or died.
+    #: running, finished, silent, failed or died.
     state: str
     #: The last optimizer step; None before the first.
     step: int | None

@@ -1,0 +1,167 @@
+"""Reads the logs that are followed, and shows what can be said about them beside their runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from trainvitals.collect.base import Collector, NoData, Sink
+from trainvitals.collect.followed import FollowedLog
+from trainvitals.config import ConfigError, SourcesSettings
+from trainvitals.follow.errors import ErrorReader
+from trainvitals.follow.follower import Follower
+from trainvitals.follow.formats import FORMATS
+from trainvitals.follow.run import FollowedRun
+from trainvitals.follow.sources import Source
+
+#: So many steps are handed on at a poll; detectors take some 10 microseconds for each.
+STEPS = 20_000
+
+
+class LogsCollector(Collector):
+    """The logs that are followed.  ``follower`` is None where there are none to follow.
+
+    The collector reads; :meth:`poll` hands on what was read, to whom it may concern.  Both may have a thread of their
+    own.  A log is shown until ``keep`` seconds after it grew last.
+    """
+
+    name = "logs"
+
+    def __init__(self, follower: Follower | None, *, keep: float, clock: Callable[[], float] = time.time) -> None:
+        self._follower = follower
+        self._keep = keep
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._logs: dict[str, FollowedLog] = {}
+        self._runs: dict[str, FollowedRun] = {}
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: SourcesSettings,
+        positions: str = "",
+        clock: Callable[[], float] = time.time,
+        *,
+        is_limited: bool = True,
+    ) -> LogsCollector:
+        """Follow what the settings name.  ``positions`` is the file that remembers how far; empty: nothing does.
+
+        Raises ConfigError.
+        """
+        known = [known.name for known in FORMATS]
+        for log in settings.paths:
+            if log.format and log.format not in known:
+                raise ConfigError(f"sources.paths: format: expected one of {', '.join(known)}, found {log.format!r}")
+        sources = [Source(log.path, log.run, log.format) for log in settings.paths]
+        if not sources:
+            return cls(None, keep=settings.keep, clock=clock)
+        follower = Follower(
+            sources,
+            positions=positions,
+            scanner=ErrorReader,
+            rate=settings.rate if is_limited else float("inf"),
+            max_age=settings.keep,
+            clock=clock,
+        )
+        return cls(follower, keep=settings.keep, clock=clock)
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def read(self, *, final: bool = False) -> None:
+        """Read what is new; with ``final``, nobody writes the logs any more."""
+        if self._follower is None or self.pending > STEPS:
+            return
+        runs = self._follower.poll(final=final)
+        with self._lock:
+            self._runs = {run.name: run for run in runs}
+            for run in runs:
+                log = self._logs.get(run.name)
+                if log is None:
+                    log = self._logs[run.name] = FollowedLog(run, _owner(run))
+                log.push(run)
+            for name in self._logs.keys() - self._runs.keys():
+                del self._logs[name]
+        if not self.pending:
+            self._follower.save()
+
+    @property
+    def pending(self) -> int:
+        """Steps that were read and not handed on yet."""
+        return sum(log.pending for log in self._logs.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more to read, or to hand on, at once."""
+        return self._follower is not None and (self._follower.behind > 0 or self.pending > 0)
+
+    def poll(self) -> list[FollowedLog]:
+        """Hand on what is new, at most STEPS steps; return the logs that are to be shown."""
+        now = self._clock()
+        with self._lock:
+            room = STEPS
+            for log in self._logs.values():
+                before = log.pending
+                log.take(room, now)
+                room -= before - log.pending
+            return [log for log in self._logs.values() if log.pending or now - log.grown <= self._keep]
+
+    def stop(self) -> None:
+        """Remember what was read, and close every file."""
+        if self._follower is not None:
+            if not self.pending:
+                self._follower.save()
+            self._follower.close()
+
+    # Showing ----------------------------------------------------------------------------------------------------------
+
+    def format_of(self, run: str) -> str:
+        """Return the format of a run's logs; empty when it is not known."""
+        log = self._logs.get(run)
+        return "" if log is None else log.format
+
+    def complaints(self) -> list[tuple[str, str]]:
+        """Return what cannot be followed, and why, in words."""
+        if self._follower is None:
+            return []
+        unknown = [path for run in self._runs.values() if not run.formats for path in run.paths]
+        return sorted({**dict.fromkeys(unknown, "no format that is known"), **self._follower.problems}.items())
+
+    def collect(self, sink: Sink) -> None:
+        """Read what is new, then add the families about logs."""
+        if self._follower is None:
+            raise NoData
+        self.read()
+        with self._lock:
+            for log in self._logs.values():
+                self._add(sink, log)
+            known = sum(len(run.paths) for run in self._runs.values() if run.formats)
+            unknown = sum(len(run.paths) for run in self._runs.values() if not run.formats)
+        for state, number in (
+            ("followed", known),
+            ("unknown", unknown),
+            ("problem", len(self._follower.problems)),
+        ):
+            sink.add("trainvitals_log_files", number, state)
+        for reason, number in sorted(self._follower.rejected.items()):
+            sink.add("trainvitals_log_files_rejected", number or None, reason)
+
+    def _add(self, sink: Sink, log: FollowedLog) -> None:
+        run = log.run
+        sink.add("trainvitals_log_info", 1.0, run, log.format)
+        sink.add("trainvitals_log_grown_timestamp_seconds", log.grown, run)
+        sink.add("trainvitals_log_newest_timestamp_seconds", log.newest, run)
+        sink.add("trainvitals_log_silence_seconds", log.silence, run)
+        sink.add("trainvitals_log_read_bytes_total", log.read, run)
+        sink.add("trainvitals_log_pending_bytes", log.behind, run)
+        sink.add("trainvitals_log_parse_errors_total", log.bad, run)
+
+
+def _owner(run: FollowedRun) -> int:
+    """Return the user who wrote a log; that of the exporter, for one that is gone."""
+    for path in run.paths:
+        with contextlib.suppress(OSError):
+            return os.stat(path).st_uid
+    return os.getuid()
