@@ -2,8 +2,8 @@
 
 Sources: torchtitan/components/metrics.py: "step: 14  loss:  3.24408  grad_norm:  0.8312  memory:  9.46GiB(64.92%)  tps:
 7,285  tflops: 0.55  mfu: 0.10%" (mfu is N/A for quantized weights, tps that of one device) and "validate step: 20
-loss: ...", coloured also in files; torchtitan/observability: one JSON object a line with rank, step, log_type_name, value and
-time_us; names and numbers are in those of the type metric_value.
+loss: ...", coloured also in files; torchtitan/observability: one JSON object a line with rank, step, log_type_name,
+value and time_us; names and numbers are in those of the type metric_value.
 """
 
 from __future__ import annotations

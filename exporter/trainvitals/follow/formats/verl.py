@@ -1,8 +1,8 @@
 """verl: one line a step, of everything that it knows.
 
 Source: verl/utils/logger: "step:34 - actor/pg_loss:0.042 - actor/grad_norm:0.129 - actor/lr:2e-06 - timing_s/step:74.0
-- training/global_step:34"; Ray puts "(TaskRunner pid=16295) " before it, and may break a long line in the middle.  There
-is no loss that falls: what counts is the reward.  The actor's loss is called loss where there is one.
+- training/global_step:34"; Ray puts "(TaskRunner pid=16295) " before it, and may break a long line in the middle.
+There is no loss that falls: what counts is the reward.  The actor's loss is called loss where there is one.
 """
 
 from __future__ import annotations
