@@ -575,6 +575,17 @@ def test_an_event_of_the_program_leaves_the_names(probe, recorded):
     assert event["batches"][0]["ids"] == ["/d/2"]
 
 
+def test_an_event_does_not_hide_a_loss(probe, recorded):
+    """A line about an event comes first; the NaN that follows has its own, and each step its number."""
+    for number, _ in enumerate(trainvitals.data({"path": [f"/d/{index}"]} for index in range(5))):
+        probe.step(100 + number, {"loss": 1.0 if number < 3 else float("nan")})
+        if number == 2:
+            probe.event("odd")
+
+    lines = events_of(recorded, "data")
+    assert [(line["reason"], line["batches"][0]["step"]) for line in lines] == [("event", 102), ("loss_nonfinite", 103)]
+
+
 def test_lines_about_batches_are_bounded(probe, recorder, recorded):
     """However many losses are NaN, and however long the names are."""
     names = [f"/d/{'x' * 200}{index}" for index in range(300)]
@@ -681,6 +692,17 @@ def test_the_programs_own_errors_are_none_of_ours(probe, recorder, recorded):
     assert 0 < recorder.writer.state.dropped <= 5
     assert counters_of(recorder).batches == 5
     assert [event["type"] for event in events_of(recorded, "data_error")] == ["AngryError"] * 2
+
+
+def test_an_iterator_that_cannot_be_asked_raises_its_own_error():
+    """Whether more is behind an error is not known then."""
+
+    class Mute(Run):
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    with pytest.raises(OSError, match="bad"):
+        list(trainvitals.data(Mute([OSError("bad"), 1]), on_error="skip"))
 
 
 @pytest.mark.usefixtures("probe")

@@ -20,6 +20,8 @@ SHARD_KEY = "__url__"
 #: Where data sets with indices keep the files of their samples.
 _LISTS = ("samples", "imgs", "files", "paths", "filenames", "file_names", "image_paths")
 _PLAIN = (int, str)
+#: So many members of a batch are asked for their size.
+_LOOKED_AT = 64
 _QUOTED = re.compile(r"""(['"])([^'"\n]*[./][^'"\n]*)\1""")
 
 
@@ -29,10 +31,11 @@ def size_of(batch: Any) -> tuple[int | None, int]:
     The number is the first dimension of the first array; of a list of samples, its length.
     """
     values: Iterable[Any]
-    if isinstance(batch, dict):
+    is_list = False
+    if isinstance(batch, (list, tuple)):
+        values, is_list = batch, isinstance(batch, list)
+    elif isinstance(batch, dict):
         values = batch.values()
-    elif isinstance(batch, (list, tuple)):
-        values = batch
     elif _shape(batch) is not None:
         values = (batch,)
     elif is_mapping(batch):
@@ -41,9 +44,8 @@ def size_of(batch: Any) -> tuple[int | None, int]:
         return None, 0
     samples: int | None = None
     size = 0
-    is_list = isinstance(batch, list)
-    for value in itertools.islice(values, 64):
-        if isinstance(value, (list, tuple)):
+    for value in itertools.islice(values, _LOOKED_AT):
+        if value.__class__ is list or isinstance(value, (list, tuple)):
             if samples is None and not is_list:
                 samples = len(value)  # A column of texts, or of images that differ in size.
             continue

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import GeneratorType
 from typing import Any, cast
 
 from trainvitals import probe
 from trainvitals.probe import batches, watch
 from trainvitals.probe.choices import Choices
-from trainvitals.probe.proxy import Proxy, own_part
-from trainvitals.probe.sampler import swap_for
+from trainvitals.probe.proxy import Proxy
+from trainvitals.probe.sampler import dataset_of, is_generator, is_guarded, swap_for
 from trainvitals.rankfile.ledger import MAX_NAMES, Name
 
 #: So many errors in a row are skipped; the next is raised.  Of so many complaints, the next batch is handed out.
@@ -40,14 +37,14 @@ class Flow:
     def __init__(self, loader: Any, choices: Choices) -> None:
         self._loader = loader
         self._choices = choices
-        self._check = choices.check
+        self._check, self._ids, self._own_size = choices.check, choices.ids, choices.batch_size
         self._skips = choices.policy == "skip"
         self._row = self._taken = 0
         #: The last error, until it is known whether the loader goes on behind it.
         self._pending: Exception | None = None
         self._keys: tuple[str, ...] | None = None
         self._are_files = False
-        self._dataset = _dataset_of(loader)
+        self._dataset = dataset_of(loader)
         self._indices: deque[Any] | None = None
         begun = self._begin()
         try:
@@ -68,7 +65,7 @@ class Flow:
                 result = call()
         finally:
             self._indices = swap.queue
-            if self._indices is None and _is_generator(result):
+            if self._indices is None and is_generator(result):
                 self._swap = swap
         return result
 
@@ -96,39 +93,50 @@ class Flow:
     def advance(self) -> Any:
         """Return the next batch, or raise what the loader raises."""
         while True:
-            begun = self._begin()
+            begun = None
+            try:  # As _begin does it, without the call: this is every batch.
+                current = watch.current()
+                if current is not None and current.begin():
+                    begun = current
+            except Exception as error:
+                probe.count_error(error)
             try:
                 batch = self.next() if self._swap is None else self._under_tee(self.next)
             except StopIteration:
                 self._end(begun)
                 if not self._is_cut_short():
                     raise
+                break
             except Exception as error:
                 self._end(begun)
                 if not self._failed(error):
                     raise
-                continue
             except BaseException:
                 self._end(begun)
                 raise
             else:
                 self._end(begun)
-                complaint = None if self._check is None else self._check(batch)
-                is_left_out = complaint and self._skips and self._row < MAX_IN_A_ROW
-                self._took(batch, complaint, "skip" if is_left_out else "raise")
-                if is_left_out:
-                    self._row += 1
-                    continue
-                if not complaint:
-                    self._row = 0
-                return batch
-            pending, self._pending = self._pending, None
-            try:
-                raise cast("Exception", pending)
-            finally:
-                del pending  # Its traceback leads here.
+                if self._is_kept(batch):
+                    return batch
+        pending, self._pending = self._pending, None
+        try:
+            raise cast("Exception", pending)
+        finally:
+            del pending  # Its traceback leads here.
 
-    def _took(self, batch: Any, complaint: object, policy: str) -> None:
+    def _is_kept(self, batch: Any) -> bool:
+        """Take a batch; False where the program's own check says that it is to be left out."""
+        if self._check is None:
+            self._row = 0
+            self._took(batch)
+            return True
+        complaint = self._check(batch)
+        is_left_out = bool(complaint) and self._skips and self._row < MAX_IN_A_ROW
+        self._took(batch, complaint, "skip" if is_left_out else "raise")
+        self._row = self._row + is_left_out if complaint else 0
+        return not is_left_out
+
+    def _took(self, batch: Any, complaint: object = None, policy: str = "") -> None:
         """Count a batch and remember what is in it."""
         self._pending = None
         position, self._taken = self._taken, self._taken + 1
@@ -140,7 +148,8 @@ class Flow:
             names: Sequence[Name] = ()
             total = samples = size = 0
             try:
-                names, total = self._names(batch, indices)
+                if self._keys != () or indices is not None or self._ids is not None:
+                    names, total = self._names(batch, indices)
                 samples, size = self._size(batch, indices)
             except Exception:  # A batch that raises when it is looked at: the program's, and none of our errors.
                 current.recorder.writer.state.dropped += 1
@@ -153,7 +162,7 @@ class Flow:
 
     def _size(self, batch: Any, indices: Any) -> tuple[int, int]:
         samples, size = batches.size_of(batch)
-        own = self._choices.batch_size
+        own = self._own_size
         if own is not None:
             samples = own if isinstance(own, int) else own(batch)
         elif indices.__class__ is list:
@@ -162,8 +171,8 @@ class Flow:
 
     def _names(self, batch: Any, indices: Any) -> tuple[Sequence[Name], int]:
         """Return the names of the samples of a batch, cut, and how many there were."""
-        if self._choices.ids is not None:
-            names = self._choices.ids(batch) or []
+        if self._ids is not None:
+            names = self._ids(batch) or []
             return names[:MAX_NAMES], len(names)
         if self._keys is None:
             self._keys, self._are_files = batches.keys_of(batch)
@@ -191,11 +200,11 @@ class Flow:
             if current is not None:
                 fields = batches.describe(error)
                 # A generator around a loader (Accelerate's) may be a batch ahead of what it hands out.
-                if "file" not in fields and indices is not None and not _is_generator(self.target):
+                if "file" not in fields and indices is not None and not is_generator(self.target):
                     names = batches.listed(indices)[:16]
                     fields["ids"] = [batches.file_of(self._dataset(), name) for name in names]
                 policy = "skip" if goes_on else "raise"
-                counted = _is_guarded(self._dataset())
+                counted = is_guarded(self._dataset())
                 current.error({**fields, "position": position, "policy": policy}, counted=counted)
         except Exception as own:
             probe.count_error(own)
@@ -203,14 +212,17 @@ class Flow:
 
     def _goes_on(self, error: Exception) -> bool:
         """Whether there may be more behind an error."""
-        if _is_generator(self.target):
-            return self.target.gi_frame is not None  # One that raised is finished.
-        kind = getattr(self.target, "_dataset_kind", None)
-        if kind is None:
-            self._pending = error  # If the end comes right after, nobody knows what was missed.
-            return True
-        # A PyTorch DataLoader: over a stream, an error ends the rest of it, and silently so in a worker.
-        return kind == 0 and not str(error).startswith(_FATAL)
+        try:
+            if is_generator(self.target):
+                return self.target.gi_frame is not None  # One that raised is finished.
+            kind = getattr(self.target, "_dataset_kind", None)
+            if kind is None:
+                self._pending = error  # If the end comes right after, nobody knows what was missed.
+                return True
+            # A PyTorch DataLoader: over a stream, an error ends the rest of it, and silently so in a worker.
+            return bool(kind == 0 and not str(error).startswith(_FATAL))
+        except Exception:  # An iterator or an error that raises when it is asked: the error is raised as before.
+            return False
 
     def _is_cut_short(self) -> bool:
         """Whether it ended by an error behind which it seemed to go on, and not at its length."""
@@ -220,32 +232,3 @@ class Flow:
             return bool(self._taken < len(self._loader))
         except Exception:  # Without a length, the error is the better guess.
             return True
-
-
-def _is_generator(iterator: Any) -> bool:
-    """Whether an iterator begins with its first request, and ends with its first error.
-
-    It may be behind a stand-in that forwards what it is asked, as the one of the watch of Accelerate is.
-    """
-    try:
-        return isinstance(iterator, GeneratorType) or hasattr(iterator, "gi_frame")
-    except Exception:  # What an iterator says of an attribute that it lacks is its own affair.
-        return False
-
-
-def _dataset_of(loader: Any) -> Callable[[], Any]:
-    """Return a weak reference to the data set of a loader: the last batches must not keep it alive."""
-    try:
-        return weakref.ref(loader.dataset)
-    except Exception:  # It has none, or one of another kind.
-        return _nothing
-
-
-def _nothing() -> None:
-    return None
-
-
-def _is_guarded(dataset: Any) -> bool:
-    """Whether the data set counts its errors itself, see :mod:`trainvitals.probe.guarded`."""
-    module = sys.modules.get("trainvitals.probe.guarded")
-    return module is not None and own_part(dataset, module.Guarded) is not None

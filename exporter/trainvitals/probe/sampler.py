@@ -1,10 +1,15 @@
-"""Which samples a PyTorch DataLoader has drawn: seen as its sampler hands them to it, for batches do not tell."""
+"""What a loader tells beside its batches: its data set, and which samples a PyTorch DataLoader has drawn.
+
+These are seen as its sampler hands them to it.
+"""
 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from trainvitals import probe
@@ -113,3 +118,32 @@ class _TeeStream(Proxy):
         indices = own.next()
         own.append(indices)
         return indices
+
+
+def is_generator(iterator: Any) -> bool:
+    """Whether an iterator begins with its first request, and ends with its first error.
+
+    It may be behind a stand-in that forwards what it is asked, as the one of the watch of Accelerate is.
+    """
+    try:
+        return isinstance(iterator, GeneratorType) or hasattr(iterator, "gi_frame")
+    except Exception:  # What an iterator says of an attribute that it lacks is its own affair.
+        return False
+
+
+def dataset_of(loader: Any) -> Callable[[], Any]:
+    """Return a weak reference to the data set of a loader: the last batches must not keep it alive."""
+    try:
+        return weakref.ref(loader.dataset)
+    except Exception:  # It has none, or one of another kind.
+        return _nothing
+
+
+def _nothing() -> None:
+    return None
+
+
+def is_guarded(dataset: Any) -> bool:
+    """Whether the data set counts its errors itself, see :mod:`trainvitals.probe.guarded`."""
+    module = sys.modules.get("trainvitals.probe.guarded")
+    return module is not None and own_part(dataset, module.Guarded) is not None

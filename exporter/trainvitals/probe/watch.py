@@ -50,6 +50,7 @@ class Watch:
         self.ledger: ledger.LedgerWriter | None = None
         self._batches: deque[tuple[int, Sequence[Name], int, Dataset]] = deque(maxlen=_REMEMBERED)
         #: Below ``no_grad`` nobody learns: waiting there is no starvation of the training, and its batches no suspects.
+        self._thread = probe.thread()
         self._learns: Callable[[], bool] = getattr(sys.modules.get("torch"), "is_grad_enabled", _yes)
         self._numbers: dict[int, int] = {}
         self._seen = self._state.records
@@ -57,7 +58,8 @@ class Watch:
         self._mean = self._deviation = 0.0
         self._losses = 0
         self._lines = 0
-        self._last_line = -_BETWEEN
+        #: The step of the last line about a loss, and of the last about an event: neither keeps the other away.
+        self._last_lines = {False: -_BETWEEN, True: -_BETWEEN}
         self._errors = 0
         try:
             self.ledger = ledger.LedgerWriter(ledger.path_of_data(recorder.writer.path))
@@ -68,7 +70,7 @@ class Watch:
 
     def begin(self) -> bool:
         """Begin to wait for a batch; return whether :meth:`end` is to end a phase."""
-        if self._state.phase in _KEPT or get_ident() != probe.thread() or not self._learns():
+        if self._state.phase in _KEPT or get_ident() != self._thread or not self._learns():
             return False  # Somebody counts already; and another thread's waiting is not the training's.
         self.recorder.begin_phase("data")
         return True
@@ -81,17 +83,15 @@ class Watch:
 
     def take(self, names: Sequence[Name], total: int, samples: int, size: int, dataset: Dataset) -> None:
         """Count a batch and remember its names for the step that comes next."""
-        book = self.ledger
-        if book is not None:
-            book.batches += 1
-            book.samples += samples
-            book.bytes += size
-        state = self._state
+        book, state = self.ledger, self._state
         if names and state.phase != _EVALUATION and self._learns():
             if book is not None:
                 book.add(state.count + 1, names, total)
             self._batches.append((state.count + 1, names, total, dataset))
         if book is not None:
+            book.batches += 1
+            book.samples += samples
+            book.bytes += size
             book.write_state()
         if state.records != self._seen:
             self._look()
@@ -127,10 +127,10 @@ class Watch:
 
     def tell(self, reason: str, count: int | None = None) -> None:
         """Write one line with what was in the batches of a step, and in those before it."""
-        newest = self._state.count
-        if not self._batches or self._lines >= _LINES or newest - self._last_line < _BETWEEN:
+        newest, is_event = self._state.count, reason == "event"
+        if not self._batches or self._lines >= _LINES or newest - self._last_lines[is_event] < _BETWEEN:
             return
-        self._lines, self._last_line = self._lines + 1, newest
+        self._lines, self._last_lines[is_event] = self._lines + 1, newest
         chosen = [batch for batch in reversed(self._batches) if count is None or batch[0] <= count][:_BATCHES]
         room = _LONGEST
         batches: list[dict[str, Any]] = []
@@ -141,7 +141,8 @@ class Watch:
             if not found:
                 break
             room -= used + 60
-            batches.append({"step": self._numbers.get(number), "count": number, "ids": found, "total": total})
+            step = self._state.step if number == newest else self._numbers.get(number)
+            batches.append({"step": step, "count": number, "ids": found, "total": total})
         self.recorder.event("data", {"action": "batch", "reason": reason, "batches": batches})
 
     # Errors ---------------------------------------------------------------------------------------------------------

@@ -20,12 +20,14 @@ finds by its process id.  Nobody locks anything.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import mmap
 import os
 import stat
 import struct
+import sys
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -42,6 +44,7 @@ _STATE = struct.Struct("<QQQQQ")
 _ENTRY = struct.Struct("<QQIHBx")
 _WORKER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
+_SEALED_STATE = struct.Struct(f"<{_STATE.size}sI")
 
 _STATE_OFFSET, _STATE_AREA = 64, 64
 _WORKERS_OFFSET, _WORKERS, _WORKER_AREA = 512, 128, 16
@@ -59,6 +62,7 @@ MAX_NAMES = 256
 _LEVELS = 4
 #: How the names are written: texts behind their common folder, parted by NUL; unsigned 32 and signed 64 bits.
 _TEXT, _SMALL, _LARGE = 0, 1, 2
+_NUMBERS = ((_SMALL, "I", 4), (_LARGE, "q", 8))
 #: Counters beyond are none of ours.
 _LARGEST = 1 << 62
 
@@ -129,8 +133,7 @@ class LedgerWriter:
         """Publish the counters: less than a microsecond."""
         self._states = sequence = self._states + 1
         body = _STATE.pack(sequence, self.batches, self.samples, self.bytes, self.errors)
-        offset = _STATE_OFFSET + (sequence & 1) * _STATE_AREA
-        self._map[offset : offset + _STATE.size + 4] = body + _CRC.pack(zlib.crc32(body))
+        _SEALED_STATE.pack_into(self._map, _STATE_OFFSET + (sequence & 1) * _STATE_AREA, body, zlib.crc32(body))
 
     def add(self, count: int, names: Sequence[Name], total: int) -> None:
         """Write down the names of a batch that was handed out for the step ``count``; what does not fit is cut."""
@@ -144,12 +147,15 @@ class LedgerWriter:
 def _encoded(names: Sequence[Name]) -> tuple[int, bytes]:
     # By calls that look at all names at once: a loop over them would cost ten times as much.
     if isinstance(names[0], int):
-        try:
-            return _SMALL, struct.pack(f"<{len(names)}I", *names)
-        except struct.error:
-            with contextlib.suppress(struct.error):
-                large = names[: NAMES_AREA // 8]
-                return _LARGE, struct.pack(f"<{len(large)}q", *large)
+        numbers: Any = names
+        for kind, code, width in _NUMBERS:
+            try:
+                packed = array.array(code, numbers[: NAMES_AREA // width])
+            except (OverflowError, TypeError):  # Larger ones; or texts among them.
+                continue
+            if sys.byteorder == "big":
+                packed.byteswap()
+            return kind, packed.tobytes()
     texts: Sequence[Any] = names[: NAMES_AREA // 8]
     try:
         text = "\0".join(("", *texts))
@@ -159,11 +165,12 @@ def _encoded(names: Sequence[Name]) -> tuple[int, bytes]:
     folder = texts[0]
     for _ in range(_LEVELS):
         folder = folder[: folder.rfind("/", 0, -1) + 1]
-        if not folder or text.count("\0" + folder) == len(texts):
+        shorter = text.replace("\0" + folder, "\0")
+        if len(text) - len(shorter) == len(folder) * len(texts):  # All of them are in it; in "" they are.
             break
     else:
-        folder = ""
-    data = (folder + text.replace("\0" + folder, "\0")).encode("utf-8", "replace")
+        folder, shorter = "", text
+    data = (folder + shorter).encode("utf-8", "replace")
     if len(data) > NAMES_AREA:
         # A name that was cut would be another file's.
         data = data[: max(0, data.rfind(b"\0", 0, NAMES_AREA + 1))]
