@@ -208,6 +208,7 @@ def test_known_errors_at_the_end_of_a_traceback_have_their_own_cause():
     assert (event.fields["cause"], event.fields["file"]) == ("image_unreadable", "/data/7.jpg")
     assert told(*traceback("KeyboardInterrupt")) == ["interrupted"]
     assert told(*traceback("BrokenPipeError: [Errno 32] Broken pipe")) == ["peer_lost"]
+    assert told(*traceback("UserWarning: no more")) == ["exception"]
 
 
 def test_tracebacks_of_ranks_that_interleave_are_kept_apart():
@@ -280,7 +281,12 @@ def test_a_traceback_that_was_caught_is_none():
     assert told(*traceback("RuntimeError: No valid triton configs. OutOfMemoryError: out of resource", record)) == [
         "device_memory_retried"
     ]
-    assert told("Exception ignored in: <function X.__del__ at 0x7f>", *traceback("ValueError: closed")) == []
+    for begin in (
+        "Exception ignored in: <function X at 0x7f>",
+        "Error in atexit._run_exitfuncs:",
+        "--- Logging error ---",
+    ):
+        assert told(begin, *traceback("ValueError: closed")) == []
 
 
 def test_a_traceback_without_an_end_is_given_up():
@@ -407,6 +413,9 @@ def test_what_the_run_survived_is_not_its_end():
     assert root_cause([caught, last]).fields["cause"] == "exception"
     assert root_cause([dataclasses.replace(caught, step=890), last]).fields["cause"] == "disk_full"
     assert root_cause([caught]).fields["cause"] == "disk_full"
+    again = dataclasses.replace(event("quota_exceeded"), step=30)
+    assert root_cause([again, caught]).fields["cause"] == "disk_full"
+    assert root_cause([caught, again]).fields["cause"] == "disk_full"
     assert root_cause([caught], newest_step=110).fields["cause"] == "disk_full"
     assert root_cause([caught], newest_step=111) is None
 
@@ -447,6 +456,19 @@ def test_repeats_are_counted_and_told_a_few_times_only():
     assert len(reader.scan(block)) == 16
 
 
+def test_an_error_that_comes_again_after_a_while_is_told_again():
+    """Behind 500 lines without it, or behind the end of a launcher, it is another one: a log may hold many attempts."""
+    line = "[rank3]: OSError: [Errno 28] No space left on device"
+    assert told(line, *["step"] * 400, line, *["step"] * 498, line) == ["disk_full"]
+    assert told(line, *["step"] * 499, line) == ["disk_full"] * 2
+    failed = ELASTIC.format(code=1, file="<N/A>", text="x")
+    assert told(line, line, failed, line, failed) == ["disk_full", "child_failed", "child_failed"] * 2
+    reader = ErrorReader()
+    assert len(reader.feed(line)) == 1
+    assert [reader.feed("step") for _ in range(499)] == [[]] * 499
+    assert len(reader.feed(line)) == 1
+
+
 def test_healthy_lines_are_looked_at_once():
     """The shape of a line is remembered, whatever its numbers, and words of errors in it do not matter for long."""
     reader = ErrorReader()
@@ -478,6 +500,14 @@ def test_a_block_cut_between_lines_tells_the_same():
         reader = ErrorReader()
         found = [*reader.scan(b"".join(data[:cut])), *reader.scan(b"".join(data[cut:]))]
         assert [one.fields for _, one in found] == whole
+
+
+def test_of_a_very_long_line_begin_and_end_are_read():
+    """A command of 70,000 characters does not hide the exit code behind it; one event's text stays short."""
+    line = f"subprocess.CalledProcessError: Command '{'x ' * 35_000}' returned non-zero exit status 17."
+    (event,) = events(line)
+    assert (event.fields["cause"], event.fields["exit_code"]) == ("subprocess_failed", 17)
+    assert len(event.fields["text"]) == 300
 
 
 def test_no_bytes_raise():

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _TRACEBACK = "Traceback (most recent call last)"
-#: A header of glog or of torch's logging (which writes one, and goes on) before a line: "E0416 03:53:55.2 99 x.py:1] ".
-LOGGED = re.compile(r"\[?[IWEF]\d{3,4} \d\d:\d\d:\d\d\.\d+ .{0,160}?:\d{1,6}\] ")
+#: A header of glog or of torch's logging (which writes one, and goes on) before a line: "E0416 03:53:55.2 99 x.py:1] ",
+#: and of torch before 2.3 "[W socket.cpp:464] ".
+LOGGED = re.compile(r"\[?[IWEF](?:\d{3,4} \d\d:\d\d:\d\d\.\d{1,9} .{0,160}?| [\w./]{1,100}):\d{1,6}\] ")
+#: What Python writes before a traceback that ends nothing.
+_IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs", "--- Logging error ---")
 _FRAME = re.compile(
     r'\s+File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9})|│ (?P<rich_file>\S{1,400}\.py):(?P<rich_line>\d{1,9}) '
 )
@@ -64,7 +67,7 @@ class Tracebacks:
                 self._begin(rank, line[:begin])
             self._ignored = False
             return True
-        if line.startswith("Exception ignored in"):
+        if line.startswith(_IGNORED):
             self._ignored = True
             return True
         self._ignored = False

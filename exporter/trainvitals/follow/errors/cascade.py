@@ -22,8 +22,7 @@ def root_cause(events: Iterable[Event], newest_step: int = -1) -> Event | None:
     this one, and what is beside it.
     """
     known = [event for event in events if event.kind == "log_error" and event.fields.get("level", 9) < Level.NOTICE]
-    newest = max((event.step for event in known), default=-1)
-    newest = max(newest, newest_step)
+    newest = max([newest_step, *(event.step for event in known[-1:])])
     known = [event for event in known if event.step < 0 or newest - event.step <= _SURVIVED]
     if not known:
         return None

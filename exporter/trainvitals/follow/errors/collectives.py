@@ -95,8 +95,9 @@ CAUSES = causes(
         Level.SYMPTOM,
         ("onnect", "EI0006", "EI0015", "no route"),
         (
-            r"NCCL WARN .{0,80}(?:Connect to|connect to) (?P<peer>[\w.:<>-]{1,80}) .{0,40}failed"
-            r"|NCCL WARN .{0,80}[Cc]onnect.{0,60}(?:refused|timed out|[Nn]o route)|EI0006[:)]|EI0015[:)]"
+            r"NCCL WARN .{0,80}[Cc]onnect to (?P<peer>[\w.:<>-]{1,80}) .{0,40}failed(?!.{0,80}retry)"
+            r"|NCCL WARN .{0,80}[Cc]onnect.{0,60}(?:refused|timed out|[Nn]o route)(?!.{0,80}retry)|EI0006[:)]"
+            r"|EI0015[:)]"
             r"|gloo.{0,200}connect.{0,120}(?:failed|timed out|refused)|connectFullMesh failed"
         ),
         "node-7:5201:5388 [3] misc/socket.cc:453 NCCL WARN Connect to 10.9.8.7<40112> failed : Connection refused",
@@ -125,8 +126,8 @@ CAUSES = causes(
         Level.SYMPTOM,
         ("endezvous", "client socket", "TCPStore", "store->get", "StoreTimeout", "Wait timeout after"),
         (
-            r"Rendezvous(?:Timeout|Connection|Closed)Error|client socket has (?:timed out"
-            r"|failed)(?: after (?P<seconds>\d{1,7})s)?"
+            r"Rendezvous(?:Timeout|Connection|Closed)Error|client socket has timed out"
+            r"(?: after (?P<seconds>\d{1,7})s)?"
             r"|store->get.{0,80}(?:Timeout|timeout|error)|(?:DistStoreError|TCPStore).{0,120}(?:[Tt]imed? ?out"
             r"|timeout after)"
         ),

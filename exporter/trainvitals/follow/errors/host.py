@@ -159,7 +159,8 @@ CAUSES = causes(
         (
             r"Fatal Python error: (?:Segmentation fault|Illegal instruction)"
             r"|Segmentation fault(?: \(core dumped\))?\s*$"
-            r"|`Segmentation fault` is detected|Caught signal 11|\*\*\* SIGSEGV|SIGSEGV\b.{0,40}received"
+            r"|`Segmentation fault` is detected|Signal: Segmentation fault|Caught signal 11|\*\*\* SIGSEGV"
+            r"|SIGSEGV\b.{0,40}received"
             rf"|{_TRAINERS}.{{0,16}}?\[(?P<pid>\d{{1,10}})\]: segfault at "
         ),
         "Fatal Python error: Segmentation fault",
@@ -190,10 +191,12 @@ CAUSES = causes(
         "process_killed",
         "resource",
         Level.BLAMED,
-        ("Killed", "SIGKILL"),
+        ("Killed", "SIGKILL", "137"),
         (
             r"^(?:.{0,120}: line \d{1,6}: {1,8}(?P<pid>\d{1,10}) )?Killed(?:$| {2,})"
             r"|[Ss]ignal 9 \(SIGKILL\) received by PID (?P<process>\d{1,10})"
+            r"|process rank (?P<rank>\d{1,6}) with PID \d{1,10} on node (?P<host>\S{1,80}) exited on signal 9\b"
+            r"|\b[Ee]xit(?:ed)?(?: with)?(?: exit)? (?:code|status)[ :=]{1,3}137\b"
         ),
         "run.sh: line 12:  7321 Killed                  python train.py",
         "A process was killed (SIGKILL): by the kernel for memory, by the scheduler, or by hand.",

@@ -173,8 +173,8 @@ CAUSES = causes(
         Level.CASCADE,
         ("CalledProcessError", "ProcessExitedException", "ProcessRaisedException"),
         (
-            r"^(?:\w{1,40}\.){0,6}(?:CalledProcessError: .{0,4000}?(?:exit status (?P<exit_code>\d{1,3})"
-            r"|died with <Signals\.(?P<signal>\w{1,10}))?"
+            r"^(?:\w{1,40}\.){0,6}(?:CalledProcessError: (?:.{0,4000}(?:exit status (?P<exit_code>\d{1,3})"
+            r"|died with <Signals\.(?P<signal>\w{1,10})))?"
             r"|Process(?:Exited|Raised)Exception)"
         ),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import AnyStr, TypeAlias
 
 from trainvitals.follow.errors.base import Cause, Level
 from trainvitals.follow.errors.blocks import LOGGED, Child, ElasticTable, Ended, MissingRanks, Tracebacks
@@ -16,10 +16,12 @@ from trainvitals.follow.errors.table import CAUSE, cause_of
 from trainvitals.follow.text import timestamp, unprefixed
 from trainvitals.telemetry import Event
 
-_LONGEST_LINE = 8192
+#: Of a longer line, begin and end are read: a launcher's line holds the whole command, and the exit code behind it.
+_LONGEST_LINE, _ITS_END = 2048, 256
 _LONGEST_TEXT = 300
-#: So many events of one cause are told; all are counted.
-_EVENTS_PER_CAUSE = 16
+#: So many events of one cause are told, and each once for a rank, until so many lines came without it; all are counted.
+_EVENTS_PER_CAUSE, _QUIET_LINES = 16, 500
+_MOST_KEYS = 2048
 #: Ends by a signal tell more than that a child failed.
 _SIGNALS = {
     2: ("SIGINT", "interrupted"),
@@ -40,7 +42,8 @@ _SOURCE = re.compile(
 _RANK = re.compile(r"\[rank(\d{1,6})\]: ?")
 #: A time before a line, as tools that collect logs write it.
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? ")
-_WARNING = re.compile(r".{0,300}?\b\w{0,40}Warning: ")
+#: A warning of Python, or a record of a level below an error; NCCL calls its errors warnings.
+_WARNING = re.compile(r".{0,300}?\b\w{0,40}Warning: |.{0,80}?(?<!NCCL )\bWARN(?:ING)?\b")
 
 #: A cause, its details, and the words that told it.
 Found: TypeAlias = "tuple[Cause, dict[str, str], str]"
@@ -61,46 +64,65 @@ class ErrorReader:
         self._table = ElasticTable()
         self._missing = MissingRanks()
         self._scales = LossScales()
-        self._told: Counter[str] = Counter()
-        self._seen: set[tuple[str, int | None, str]] = set()
+        self._now = 0
+        #: Of each cause how many were told, and in which line it was seen last; the latter for each of its keys too.
+        self._told: dict[str, tuple[int, int]] = {}
+        self._seen: dict[tuple[str, int | None, str], int] = {}
 
     def scan(self, block: bytes) -> list[tuple[int, Event]]:
         """Return the events of a block of complete, clean lines, each with its place in the block."""
         shapes = shape(block).split(b"\n")
         suspects = self._shapes.suspects(set(shapes))
-        if not (suspects or self._open()):
-            return []
-        return list(self._lines(block, shapes, suspects))
+        found = list(self._lines(block, shapes, suspects)) if suspects or self._open() else []
+        self._now += len(shapes)
+        return found
 
     def feed(self, line: str, rank: int | None = None, time: float = 0.0, step: int = -1) -> list[Event]:
         """Return the events of one line without its line end.
 
         ``rank`` is that of the stream, ``time`` when the line was written; what the line itself says of them wins.
         """
+        self._now += 1
         if not (self._open() or self._shapes.suspects({shape(line.encode(errors="replace"))})):
             return []
-        return self._line(line[:_LONGEST_LINE], rank=rank, time=time, step=step)
+        return self._line(_cut(line), rank=rank, time=time, step=step)
 
     def restart(self) -> None:
         """Forget what was told: a new attempt begins, whose errors are its own."""
         self._told.clear()
         self._seen.clear()
 
+    def _is_repeat(self, key: tuple[str, int | None, str]) -> bool:
+        """Whether the like was told not long ago, or often enough; remember that it came again."""
+        count, last = self._told.get(key[0], (0, -_QUIET_LINES))
+        if self._now - last >= _QUIET_LINES:
+            count = 0
+        before = self._seen.get(key)
+        new = (before is None or self._now - before >= _QUIET_LINES) and count < _EVENTS_PER_CAUSE
+        self._told[key[0]] = (count + new, self._now)
+        if new or before is not None:
+            self._seen[key] = self._now
+        if len(self._seen) > _MOST_KEYS:
+            self._seen.clear()
+        return not new
+
     def _open(self) -> bool:
         return bool(self._tracebacks or self._table or self._missing)
 
     def _lines(self, block: bytes, shapes: list[bytes], suspects: set[bytes]) -> Iterator[tuple[int, Event]]:
         """Look at the suspects, and at every line while something is open that takes several."""
-        place = 0
-        for one in shapes:
+        place, start = 0, self._now
+        for number, one in enumerate(shapes):
             if one in suspects or self._open():
-                line = block[place : place + min(len(one), _LONGEST_LINE)].decode(errors="replace")
+                line = _cut(block[place : place + len(one)]).decode(errors="replace")
+                self._now = start + number
                 before = self.counts.total()
                 for event in self._line(line, rank=None, time=0.0, step=-1):
                     yield place, event
                 if self.counts.total() == before and not self._open():
                     self._shapes.told_nothing(one)
             place += len(one) + 1
+        self._now = start
 
     def _line(self, line: str, *, rank: int | None, time: float, step: int) -> list[Event]:
         own, text = unprefixed(line)
@@ -123,6 +145,7 @@ class ErrorReader:
             child = self._table.feed(text)
             if isinstance(child, Child):
                 yield from _of_child(child)
+                self.restart()
             if child is not False:
                 return
         row = self._missing.feed(text)
@@ -169,11 +192,9 @@ class ErrorReader:
         cause, details, text = found
         self.counts[cause.name] += 1
         who = int(details["rank"]) if details.get("rank", "").isdigit() else rank
-        key = (cause.name, who, details.get("file") or (text.partition(":")[0] if cause.name == "exception" else ""))
-        if key in self._seen or self._told[cause.name] >= _EVENTS_PER_CAUSE:
+        kind = text.partition(":")[0] if cause.name == "exception" else ""
+        if self._is_repeat((cause.name, who, details.get("file") or kind)):
             return None
-        self._seen.add(key)
-        self._told[cause.name] += 1
         fields: dict[str, object] = {
             "cause": cause.name,
             "category": cause.category,
@@ -189,11 +210,16 @@ class ErrorReader:
         return Event(time, "log_error", step, fields)
 
 
+def _cut(line: AnyStr) -> AnyStr:
+    """Return begin and end of a long line, every other as it is."""
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - _ITS_END] + line[-_ITS_END:]
+
+
 def _is_warning(text: str) -> bool:
     """Whether a line only warns: a warning of Python, or a record below the level of an error."""
-    if _WARNING.match(text) is not None:
-        return True
-    return LOGGED.match(text) is not None and text.lstrip("[")[0] in "IW" and "death signal" not in text
+    if "death signal" in text:
+        return False
+    return _WARNING.match(text) is not None or (LOGGED.match(text) is not None and text.lstrip("[")[0] in "IW")
 
 
 def _of_exit(details: dict[str, str], text: str) -> Iterator[Found]:
