@@ -68,3 +68,30 @@ def test_several_models_add_up_and_one_that_is_gone_does_not(communication):
     del model
     gc.collect()
     assert communication.exposed() is None
+
+
+def test_a_model_that_is_not_trained_any_more_has_no_part(communication):
+    """A second training in the process, while the model of the first is still there; then one without DDP."""
+    first, second = Model(**measured(10, 9_000_000, 0)), Model(**measured(0, 0, 0))
+    communication.watch(None, first)
+    assert communication.exposed() == pytest.approx(0.009)
+
+    communication.watch(None, second)
+    for iteration in range(100, 2600, 100):
+        second.data = measured(iteration, 3_000_000, 1_000_000)
+        found = communication.exposed()
+    assert found == pytest.approx(0.002)
+
+    assert [communication.exposed() for _ in range(10)] == [pytest.approx(0.002)] * 9 + [None]
+    second.data = measured(2600, 5_000_000, 0)
+    assert communication.exposed() == pytest.approx(0.005)
+
+
+def test_models_that_are_gone_are_forgotten(communication):
+    """A program that wraps a model again and again keeps nothing of ours."""
+    for _ in range(100):
+        communication.watch(None, Model(**measured(1, 1, 0)))
+    gc.collect()
+    communication.exposed()
+
+    assert communication._models == []
