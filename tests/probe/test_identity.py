@@ -183,6 +183,48 @@ LAUNCHERS = {
         {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "8"},
         ("train", 0, 5, 1, None, 8),
     ),
+    "mpirun of Open MPI in a job of Slurm": (
+        {
+            "SLURM_JOB_ID": "77",
+            "SLURM_PROCID": "1",
+            "SLURM_LOCALID": "0",
+            "SLURM_NTASKS": "2",
+            "SLURM_NODEID": "1",
+            "OMPI_COMM_WORLD_RANK": "5",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_SIZE": "8",
+        },
+        ("slurm-77", 0, 5, 1, 1, 8),
+    ),
+    "mpiexec of MPICH in a job of Slurm": (
+        {
+            "SLURM_JOB_ID": "77",
+            "SLURM_PROCID": "1",
+            "SLURM_LOCALID": "0",
+            "SLURM_NTASKS": "2",
+            "SLURM_NODEID": "1",
+            "PMI_RANK": "5",
+            "MPI_LOCALRANKID": "1",
+            "PMI_SIZE": "8",
+        },
+        ("slurm-77", 0, 5, 1, 1, 8),
+    ),
+    "srun with PMI": (
+        {
+            "SLURM_JOB_ID": "77",
+            "SLURM_PROCID": "5",
+            "SLURM_LOCALID": "1",
+            "SLURM_NTASKS": "8",
+            "SLURM_NODEID": "1",
+            "PMI_RANK": "5",
+            "PMI_SIZE": "8",
+        },
+        ("slurm-77", 0, 5, 1, 1, 8),
+    ),
+    "a process that Lightning has started": (
+        {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"},
+        ("train", 0, 1, 1, 0, 2),
+    ),
     "many nodes and nothing that names the job": (
         {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "NODE_RANK": "1", "MASTER_ADDR": "node17"},
         ("train", 0, 5, 1, 1, 8),
@@ -230,6 +272,7 @@ def test_a_name_that_no_restart_survives_is_the_last_but_one(environ, program, e
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 0, 2)),
         ({"PADDLE_TRAINER_ID": "1", "PADDLE_RANK_IN_NODE": "1", "PADDLE_TRAINERS_NUM": "2"}, (1, 1, 2)),
         ({"RANK": "9" * 5000}, (0, 0, 1)),
+        ({"RANK": "9" * 40, "WORLD_SIZE": "8"}, (0, 0, 1)),
     ],
 )
 def test_the_rank_comes_from_the_launcher(environ, expected):
@@ -400,7 +443,13 @@ def test_the_rank_of_a_process_group_counts_where_no_launcher_told_one(monkeypat
     found = identify({})
     told = identify({"RANK": "1", "WORLD_SIZE": "2"})
 
+    # The script of a job has the variables of its first task, and so have the ranks that it starts itself.
+    inside = identify({"SLURM_PROCID": "0", "SLURM_NTASKS": "1"})
+    same = identify({"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4"})
+
     assert (3, 4) == (found["rank"], found["world_size"])
+    assert (3, 3, 4) == (inside["rank"], inside["local_rank"], inside["world_size"])
+    assert (3, 1, 4) == (same["rank"], same["local_rank"], same["world_size"])
     assert (1, 2) == (told["rank"], told["world_size"])
 
 

@@ -11,19 +11,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from trainvitals.probe.ranks import node_rank, ranks, whole_number
+
 #: Letters of every language may stand in a name; what breaks labels, paths and queries may not.
 _UNSAFE = re.compile(r"[^\w.-]+")
 _LONGEST_NAME = 64
-
-#: (rank, local rank, world size) as each launcher calls them, in the order of trust.
-_RANK_VARIABLES = (
-    ("RANK", "LOCAL_RANK", "WORLD_SIZE"),  # torchrun
-    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),
-    ("RANK_ID", "DEVICE_ID", "RANK_SIZE"),  # msrun, Ascend
-    ("PADDLE_TRAINER_ID", "PADDLE_RANK_IN_NODE", "PADDLE_TRAINERS_NUM"),
-)
 
 #: What batch systems call their jobs; an array of Slurm is one job.
 _BATCH_SYSTEMS = (
@@ -31,14 +23,6 @@ _BATCH_SYSTEMS = (
     ("pbs", ("PBS_JOBID",)),
     ("lsf", ("LSB_JOBID",)),
     ("flux", ("FLUX_JOB_ID",)),
-)
-#: The number of the node as each launcher calls it, in the order of trust.
-_NODE_VARIABLES = (
-    "GROUP_RANK",  # torchrun
-    "SLURM_NODEID",
-    "PET_NODE_RANK",
-    "NODE_RANK",
-    "JOB_COMPLETION_INDEX",  # Kubernetes
 )
 _PCI = ("pci_domain_id", "pci_bus_id", "pci_device_id")
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
@@ -145,12 +129,12 @@ def attempt(environ: Mapping[str, str]) -> int:
     Each knows its own restarts only, so they add up; torchrun and NVIDIA's launcher on its base count the same ones.
     Of an array the tasks are counted and not how often each was requeued.
     """
-    explicit = _integer(environ.get("TRAINVITALS_ATTEMPT"))
+    explicit = whole_number(environ.get("TRAINVITALS_ATTEMPT"))
     if explicit is not None:
         return explicit
 
     def number(name: str) -> int:
-        return max(_integer(environ.get(name)) or 0, 0)
+        return max(whole_number(environ.get(name)) or 0, 0)
 
     inner = max(number("TORCHELASTIC_RESTART_COUNT"), number("NVRX_CYCLE"))
     if environ.get("SLURM_ARRAY_JOB_ID"):
@@ -160,28 +144,12 @@ def attempt(environ: Mapping[str, str]) -> int:
     return inner + outer + number("JOBSET_RESTART_ATTEMPT")
 
 
-def _node_rank(environ: Mapping[str, str]) -> int | None:
-    numbers = (_integer(environ.get(name)) for name in _NODE_VARIABLES)
-    return next((number for number in numbers if number is not None and number >= 0), None)
-
-
 def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str, Any]:
     """Return the identity that goes into the rank file: plain strings and integers."""
-    rank, local_rank, world_size = 0, 0, 1
-    for names in _RANK_VARIABLES:
-        value = _integer(environ.get(names[0]))
-        # Some launchers say -1 for "not set".
-        if value is not None and value >= 0:
-            rank = value
-            local_rank = max(_integer(environ.get(names[1])) or 0, 0)
-            world_size = max(_integer(environ.get(names[2])) or 1, 1)
-            break
-    else:
-        rank, world_size = _process_group(sys.modules.get("torch")) or (rank, world_size)
-        local_rank = rank
+    rank, local_rank, world_size = ranks(environ)
     main = sys.modules.get("__main__")
     program = getattr(main, "__file__", None) or (sys.argv[0] if sys.argv else "")
-    node = _node_rank(environ)
+    node = node_rank(environ)
     return {
         "run": run_name(environ, explicit=run, program=program),
         "attempt": attempt(environ),
@@ -192,15 +160,6 @@ def identify(environ: Mapping[str, str], *, run: str | None = None) -> dict[str,
         "framework": framework(),
         "pid": os.getpid(),
     }
-
-
-def _process_group(torch: Any) -> tuple[int, int] | None:
-    """Return rank and size of the default process group, for ranks that no launcher but the program itself started."""
-    try:
-        group = torch.distributed
-        return (int(group.get_rank()), int(group.get_world_size())) if group.is_initialized() else None
-    except Exception:  # No torch, or one that was built without it.
-        return None
 
 
 def device(module: Any, environ: Mapping[str, str]) -> dict[str, str]:
@@ -237,10 +196,3 @@ def _spelled(uuid: str, environ: Mapping[str, str]) -> str:
 def framework() -> str:
     """Return the most specific training framework that this process has imported, or "python"."""
     return next((name for name in _FRAMEWORKS if name in sys.modules), "python")
-
-
-def _integer(text: str | None) -> int | None:
-    try:
-        return int(text) if text is not None else None
-    except ValueError:
-        return None
