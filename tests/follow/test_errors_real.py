@@ -65,7 +65,7 @@ ENDED = [
     ("gpu/xid/gpud_xid119_dmesg.log", "xid_hardware", "device 0000:9b:00.0"),
     ("gpu/xid/gpud_xid13_43_dmesg_iso.log", "xid_program", "device 0000:38:00.0"),
     ("gpu/xid/gpud_nccl_segfault_dmesg.log", "segfault", "process 2536443"),
-    ("gpu/xid/gpud_peermem_kmsg.log", None, ""),
+    ("gpu/xid/gpud_peermem_kmsg.log", "device_memory_unmapped", ""),
     ("gpu/fabricmanager.log", "nvswitch_error", ""),
     # Labelled as ended, without a word of it in the log: a hang that wrote nothing, notes about runs.
     ("stdout/megatron/bloom176b_hang_at_eval_45000.log", None, ""),

@@ -133,6 +133,16 @@ CAUSES = causes(
         "Fatal: stop the work and reset GPUs and switches together, or reboot the node.",
     ),
     (
+        "device_memory_unmapped",
+        "resource",
+        Level.CASCADE,
+        ("nvidia-peermem",),
+        r"nvidia-peermem .{0,120}ERROR",
+        "nvidia-peermem nv_get_p2p_free_callback:131 ERROR detected invalid context, skipping further processing",
+        "Memory of a device went away under a network card that used it, mostly as its process ended.",
+        "Look for what ended the process; otherwise update driver and nvidia-peermem together.",
+    ),
+    (
         "device_assert",
         "data",
         Level.ROOT,

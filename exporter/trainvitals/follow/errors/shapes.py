@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 #: Numbers, and what stands between and around them, are one character in a shape.
@@ -47,7 +48,15 @@ def shape(text: bytes) -> bytes:
     return text.translate(_SHAPE)
 
 
-_UPPER = re.compile(b"|".join(re.escape(shape(word)) for word in _UPPER_WORDS))
+def _any_of(words: Iterable[bytes]) -> re.Pattern[bytes]:
+    """Return a pattern that finds any of the words; those with the same first letter share it, which is faster."""
+    by_letter: dict[bytes, list[bytes]] = {}
+    for word in words:
+        by_letter.setdefault(word[:1], []).append(re.escape(word[1:]))
+    return re.compile(b"|".join(re.escape(first) + b"(?:%b)" % b"|".join(rest) for first, rest in by_letter.items()))
+
+
+_UPPER = _any_of(shape(word) for word in _UPPER_WORDS)
 _LOWER = tuple(shape(word) for word in _LOWER_WORDS)
 
 
