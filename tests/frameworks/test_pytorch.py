@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.helpers import PATIENCE, Node, run_trainer, trainer_environment
 
+from trainvitals import rankfile
+
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
@@ -173,6 +175,77 @@ def test_the_split_of_a_run_is_its_wall_time(spool):
     assert of_rank(scrape, "phase_seconds_total", phase="evaluation") >= 0.25
     assert of_rank(scrape, "phase_seconds_total", phase="train") >= 0.25
     assert parts["data"] > max(parts["train"], parts["evaluation"])
+
+
+def test_the_split_adds_up_whatever_a_loop_does(spool, tmp_path):
+    """Accumulated batches, an evaluation and a checkpoint midway, nested phases, an exception in one, other threads."""
+    script = f"""
+        import threading, time
+        trainvitals.init()
+        begun = time.monotonic()
+
+        class Slow(torch.utils.data.Dataset):
+            def __init__(self, seconds):
+                self.seconds = seconds
+            def __len__(self):
+                return 40
+            def __getitem__(self, index):
+                time.sleep(self.seconds)
+                return torch.ones(4)
+
+        def beside():
+            for batch in DataLoader(Slow(0.02)):
+                pass
+            torch.save(torch.ones(100_000), {str(tmp_path)!r} + "/beside.pt")
+
+        thread = threading.Thread(target=beside)
+        train()
+        thread.start()
+        for number, batch in enumerate(DataLoader(Slow(0.005), batch_size=2)):
+            time.sleep(0.01)
+            model(batch).sum().backward()
+            if number % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+            if number == 9:
+                with torch.inference_mode():
+                    for batch in DataLoader(TensorDataset(torch.ones(10, 4))):
+                        time.sleep(0.01)
+            if number == 11:
+                with trainvitals.checkpoint(number, "here"), trainvitals.phase("other"):
+                    time.sleep(0.1)
+                try:
+                    with trainvitals.phase("forward"), trainvitals.phase("communication"):
+                        time.sleep(0.15)
+                        raise ValueError("theirs")
+                except ValueError:
+                    time.sleep(0.05)
+                try:
+                    for batch in DataLoader(Slow(0.005), collate_fn=lambda batch: 1 / 0):
+                        pass
+                except ZeroDivisionError:
+                    time.sleep(0.05)
+        thread.join()
+        trainvitals.step(99, loss=1.0)
+        print(time.monotonic() - begun)
+        trainvitals.finish()
+    """
+    (wall,), scrape = program(script, spool)
+
+    def seconds(phase):
+        return of_rank(scrape, "phase_seconds_total", phase=phase)
+
+    known = [seconds(phase) for phase in rankfile.PHASES]
+    assert sum(value for value in known if value is not None) == pytest.approx(float(wall), rel=0.03)
+    # What each slept at least; the 0.8 that the thread beside has waited for data are no part of it.
+    expected = {"data": 0.205, "evaluation": 0.1, "other": 0.1, "communication": 0.15, "train": 0.3}
+    found = {phase: seconds(phase) for phase in expected}
+    assert all(found[phase] >= least for phase, least in expected.items()), found
+    assert all(found[phase] < least + 0.6 for phase, least in expected.items() if phase != "train"), found
+    assert seconds("checkpoint") < found["other"]
+    assert of_rank(scrape, "checkpoints_total") == 1.0
+    assert of_rank(scrape, "steps_total") == 7.0
+    assert of_rank(scrape, "probe_errors_total") == 0.0
 
 
 # Steps --------------------------------------------------------------------------------------------------------------
