@@ -7,12 +7,16 @@ from collections.abc import Sequence
 
 from trainvitals.follow import text
 from trainvitals.follow.base import NO, Format, LineFormat
+from trainvitals.follow.formats.deepspeed import DeepSpeed
+from trainvitals.follow.formats.fairseq import Fairseq
 from trainvitals.follow.formats.json_lines import JsonLines, LlamaFactory, MsSwift, OpenMMLab
 from trainvitals.follow.formats.keras import Keras
 from trainvitals.follow.formats.llmc import LlmC
+from trainvitals.follow.formats.megatron import Megatron
 from trainvitals.follow.formats.mindformers import MindFormers
 from trainvitals.follow.formats.modded_nanogpt import ModdedNanoGPT
 from trainvitals.follow.formats.nanogpt import NanoGPT
+from trainvitals.follow.formats.openmmlab import OpenMMLabText
 from trainvitals.follow.formats.paddlenlp import PaddleNLP
 from trainvitals.follow.formats.plain import Pairs, Plain
 from trainvitals.follow.formats.series_json import SeriesJson
@@ -29,11 +33,15 @@ log = logging.getLogger(__name__)
 #: In alphabetical order of their files within each group; of formats that are equally sure, the first one wins.
 FORMATS: tuple[Format, ...] = (
     # Text of one program.
+    DeepSpeed(),
+    Fairseq(),
     Keras(),
     LlmC(),
+    Megatron(),
     MindFormers(),
     ModdedNanoGPT(),
     NanoGPT(),
+    OpenMMLabText(),
     PaddleNLP(),
     TorchTitan(),
     Transformers(),

@@ -105,8 +105,20 @@ class _Parser:
     def __init__(self) -> None:
         self._header: _Header | None = None
         self._rows = 0
+        #: For tables of nothing but a step and numbers of the training: what takes these out of a row's cells.
+        self._fast: Callable[[Any], Any] | None = None
+        self._names: tuple[str, ...] = ()
+        self._delimiter, self._width, self._step = "", 0, 0
 
     def feed(self, line: str) -> Iterable[Item]:
+        if self._fast is not None:
+            plain = line.split(self._delimiter)
+            if len(plain) == self._width:
+                try:
+                    values = dict(zip(self._names, map(float, self._fast(plain)), strict=False))
+                    return (Row(int(plain[self._step]), values),)
+                except ValueError:
+                    pass  # A blank, as a rule.
         header = self._header
         if header is None:
             return self._begin(_read_header(line))
@@ -114,11 +126,7 @@ class _Parser:
         if len(cells) != len(header.cells):
             return ()
         try:
-            if header.step is None:
-                step = self._rows
-            else:
-                cell = cells[header.step]
-                step = int(cell) if cell.isdigit() else int(float(cell))
+            step = self._rows if header.step is None else int(float(cells[header.step]))
         except (ValueError, OverflowError):
             # Runs that were written one behind the other, each with its header.
             again = _read_header(line)
@@ -131,21 +139,17 @@ class _Parser:
         self._header, self._rows = header, 0
         if header is None:
             return ()
-        self._fast: Callable[[Any], Any] | None = None
-        self._names: tuple[str, ...] = ()
-        if len(header.training) > 1 and not header.results and not header.parts and header.time is None:
+        is_plain = not header.results and not header.parts and header.time is None
+        self._fast = None
+        if is_plain and len(header.training) > 1 and header.step is not None:
             self._fast = itemgetter(*(index for index, _ in header.training))
             self._names = tuple(name for _, name in header.training)
+            self._delimiter, self._width, self._step = header.delimiter, len(header.cells), header.step
         if any(cell.startswith("metrics/mAP") for cell in header.cells):
             return (Facts(framework="ultralytics"),)
         return ()
 
     def _rows_of(self, header: _Header, step: int, cells: Sequence[str]) -> tuple[Row, ...]:
-        if self._fast is not None:
-            try:
-                return (Row(step, dict(zip(self._names, map(float, self._fast(cells)), strict=True))),)
-            except ValueError:
-                pass  # A blank, as a rule.
         training = _numbers(cells, header.training)
         if header.parts and all(part in training for part in header.parts):
             training["loss"] = math.fsum(training[part] for part in header.parts)

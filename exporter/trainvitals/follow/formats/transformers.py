@@ -78,9 +78,8 @@ class _Parser:
     def feed(self, line: str) -> Iterable[Item]:
         if bar := _BAR.match(line):
             self._bars.see(int(bar[1]), int(bar[2]))
-        if begin := _DICT.search(line):
-            record = {key: quoted or bare for key, quoted, bare in _PAIR.findall(line, begin.start())}
-            return self._number(self._records.rows(record)) if "epoch" in record else ()
+        if "'epoch': " in line:
+            return self._number(read_dict(line, self._records))
         if found := _SAVING.search(line):
             fields = {"action": "save", "ok": True, "path": found[1]}
             return (Event(timestamp(line) or 0.0, "checkpoint", int(found[2]), fields),)
@@ -100,6 +99,15 @@ class _Parser:
         self._step = self._step + 1 if step is None or step == self._step else step
         numbered = (item._replace(step=self._step) if isinstance(item, Row) else item for item in items)
         return (*([Facts(target_steps=self._bars.total)] if self._bars.total else []), *numbered)
+
+
+def read_dict(line: str, records: Records | None = None) -> tuple[Item, ...]:
+    """Return what a printed dict in a line says; rows have a step only where the dict does."""
+    begin = _DICT.search(line)
+    if begin is None:
+        return ()
+    record = {key: quoted or bare for key, quoted, bare in _PAIR.findall(line, begin.start())}
+    return (records or Records(_UNITS, steps=_STEPS)).rows(record) if "epoch" in record else ()
 
 
 class Transformers(LineFormat):

@@ -1,0 +1,160 @@
+"""Megatron-LM and what was made of it: Megatron-DeepSpeed, MindSpeed-LLM, ModelLink, GPT-NeoX.
+
+Sources: megatron/training/training.py: " [2024-04-06 02:59:36.123456] iteration       43/     103 | consumed samples:
+5507 | elapsed time per iteration (ms): 5444.9 | learning rate: 8.600000E-06 | lm loss: 1.825991E+00 | ... |", written by
+the last rank; older ones have no time, forks seconds instead of milliseconds, underscores and ``=`` instead of words and colons.
+" validation loss at iteration 200 | lm loss value: 7.48E+00 | lm loss PPL: 1.78E+03 | ", with "on test set" or a name;
+timers ("time (ms) | forward: 193.70 | ..." and "    forward ....: (1376.42, 1377.03)"); checkpoints; and the report on
+stragglers ("MnRtt/Rnk: 3453.08ms/8 | ...").
+
+A loss that is NaN is left out of the line (the test is ``avg > 0``, and so is a loss that was never computed, because
+all iterations since the last line were skipped for their overflows).  So a whole line of which not all iterations were
+skipped, and without a loss, is one of a NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
+from trainvitals.follow.record import number
+from trainvitals.follow.text import timestamp
+from trainvitals.telemetry import Event
+
+_LINE = re.compile(r"(?:^|[\s\]:>|-])iteration[ =] *(\d{1,12})/ *(\d{1,12}) \|(.{1,8000})")
+_WORD = re.compile(r"\s*([A-Za-z\[][^:=|]{0,80}?)\s?[:=]\s*([^\s|]{1,64})")
+_VALIDATION = re.compile(
+    r"valid(?:ation)?(-[\w.-]{1,64})? loss at iteration (\d{1,12})(?: on (\w{1,20}) set)? \|(.{1,4000})"
+)
+_RESULT = re.compile(r"([A-Za-z][\w -]{0,60}?) (value|PPL): ([^\s|]{1,40})")
+_SAVED = re.compile(r"successfully saved checkpoint (?:from|at) iteration +(\d{1,12}) to (\S{1,1000})")
+_LOADED = re.compile(r"successfully loaded checkpoint from (\S{1,1000}).{0,60}? at iteration (\d{1,12})")
+_STARTED, _FINISHED = "[before the start of training step] datetime:", "[after training is done] datetime:"
+_WORLD = re.compile(r"using world size: (\d{1,9})")
+_TIMERS = re.compile(r"(?:^|\s|\|)time \(ms\) \|(.{1,4000})")
+_TIMER = re.compile(r"^\s{1,8}([a-z][a-z0-9-]{1,60}) \.{2,80}: \((\d[\d.]{0,20}), (\d[\d.]{0,20})\)")
+_EXTREME = re.compile(r"(Mn|Mx)(\w{1,12})/Rnk: (\d[\d.]{0,20})(ms|W|C|%|MHz|TF)/(\d{1,9})")
+_SNIFF = re.compile(rb"(?:^|[\s\]:>|-])iteration[ =] *\d+/ *\d+ \| |valid(?:ation)?(?:-[\w.-]+)? loss at iteration \d+")
+
+#: Words without regard to underscores and hyphens: ours, and what one of theirs is in our unit.
+_NAMES = {
+    "lm loss": ("loss", 1.0),
+    "learning rate": ("learning_rate", 1.0),
+    "grad norm": ("grad_norm", 1.0),
+    "loss scale": ("loss_scale", 1.0),
+    "consumed samples": ("total_samples", 1.0),
+    "consumed tokens": ("total_tokens", 1.0),
+    "global batch size": ("global_batch_size", 1.0),
+    "gloabl batch size": ("global_batch_size", 1.0),
+    "elapsed time per iteration (ms)": ("step_seconds", 1e3),
+    "elapsed time per iteration ms": ("step_seconds", 1e3),
+    "elapsed time per iteration (s)": ("step_seconds", 1.0),
+    "throughput per gpu (tflop/s/gpu)": ("flops_per_device", 1e-12),
+    "tflops": ("flops_per_device", 1e-12),
+    "samples per second": ("samples_per_second", 1.0),
+    "samples/sec": ("samples_per_second", 1.0),
+    "tokens per gpu per second (tgs)": ("tokens_per_second_per_device", 1.0),
+    "tokens per gpu per second tgs": ("tokens_per_second_per_device", 1.0),
+    "tokens per second per gpu": ("tokens_per_second_per_device", 1.0),
+    "number of skipped iterations": ("skipped", 1.0),
+    "number of nan iterations": ("nan_iterations", 1.0),
+    "num zeros": ("num_zeros", 1.0),
+    "params norm": ("params_norm", 1.0),
+    "max memory allocated(gb)": ("max_memory_allocated_bytes", 2.0**-30),
+    "max memory reserved(gb)": ("max_memory_reserved_bytes", 2.0**-30),
+}
+_EXTREMES = {"ms": ("seconds", 1e3), "W": ("watts", 1.0), "C": ("celsius", 1.0), "%": ("ratio", 1e2)}
+_MAX_TIMERS = 24
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._step = 0
+
+    def feed(self, line: str) -> Iterable[Item]:
+        if found := _LINE.search(line):
+            return self._iteration(line, found)
+        if found := _VALIDATION.search(line):
+            return _validation(found, timestamp(line))
+        if found := _TIMERS.search(line):
+            pairs = _WORD.findall(found[1].replace("|", " |"))[:_MAX_TIMERS]
+            values = {f"timer/{name.strip()}_seconds": value / 1e3 for name, text in pairs if (value := number(text))}
+            return (Row(None, values),) if values else ()
+        if found := _TIMER.match(line):
+            return (Row(None, {f"timer/{found[1]}_seconds": float(found[3]) / 1e3}),)
+        if "/Rnk: " in line:
+            return _stragglers(line)
+        return _life(line)
+
+    def _iteration(self, line: str, found: re.Match[str]) -> Iterable[Item]:
+        step, target = int(found[1]), int(found[2])
+        values: dict[str, float] = {}
+        for part in found[3].split("|"):
+            if word := _WORD.match(part):
+                plain = re.sub(r"[_-]", " ", word[1]).lower()
+                ours, factor = _NAMES.get(plain, (word[1], 1.0))
+                value = number(word[2])
+                if value is not None and not ours.startswith("["):
+                    values[ours] = value / factor
+        skipped = values.get("skipped", 0.0)
+        if "loss" not in values and "nan_iterations" in values and skipped < step - min(self._step, step - 1):
+            values["loss"] = float("nan")
+        if not skipped:
+            values.pop("skipped", None)
+        self._step = step
+        return (Facts(target_steps=target), Row(step, values, timestamp(line, 0, found.start(1))))
+
+
+def _validation(found: re.Match[str], moment: float | None) -> Iterable[Item]:
+    name, step, which, text = found.groups()
+    split = ("test" if which == "test" else "validation") + (name or "")
+    values = {}
+    for loss, kind, result in _RESULT.findall(text):
+        value = number(result)
+        if value is not None:
+            ours = "loss" if loss.lower().replace("-", " ") in {"lm loss", "loss"} else loss
+            values[ours if kind == "value" else ("ppl" if ours == "loss" else f"{ours} ppl")] = value
+    return (Row(int(step), values, moment, split=split),) if values else ()
+
+
+def _stragglers(line: str) -> Iterable[Item]:
+    values = {}
+    for extreme, what, text, unit, rank in _EXTREME.findall(line):
+        name, factor = _EXTREMES.get(unit, (unit.lower(), 1.0))
+        prefix = f"straggler/{'least' if extreme == 'Mn' else 'most'}_{what.lower()}"
+        values[f"{prefix}_{name}"] = float(text) / factor
+        values[f"{prefix}_rank"] = float(rank)
+    return (Row(None, values),) if values else ()
+
+
+def _life(line: str) -> Iterable[Item]:
+    """Return what a line says of checkpoints, begin and end."""
+    moment = timestamp(line)
+    if found := _SAVED.search(line):
+        return (Event(moment or 0.0, "checkpoint", int(found[1]), {"action": "save", "ok": True, "path": found[2]}),)
+    if found := _LOADED.search(line):
+        return (Event(moment or 0.0, "checkpoint", int(found[2]), {"action": "load", "ok": True, "path": found[1]}),)
+    if found := _WORLD.search(line):
+        return (Facts(world_size=int(found[1])),)
+    if _STARTED in line:
+        return (Facts(started=moment or 0.0),)
+    return (Facts(finished=moment or 0.0),) if _FINISHED in line else ()
+
+
+class Megatron(LineFormat):
+    """See the module."""
+
+    name = "megatron"
+    framework = "megatron"
+    needles = (
+        b"iteration", b"] datetime: ", b"time (ms) |", b"..: (", b"/Rnk: ", b"using world size",
+    )  # fmt: skip
+
+    def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
+        """Return how sure it is; see :class:`Format`."""
+        return SURE if _SNIFF.search(head) else NO
+
+    def parser(self) -> LineParser:
+        """Return a parser for one file."""
+        return _Parser()
