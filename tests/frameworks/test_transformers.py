@@ -64,6 +64,7 @@ def anew(monkeypatch):
     monkeypatch.setattr(adapter, "capture", capture)
     monkeypatch.setattr(library, "capture", capture)
     library.watch.__init__()
+    monkeypatch.setattr(adapter._Training, "_rest", None)
     adapter.install(trainer_module)
     yield
     library.watch.__init__()
@@ -407,6 +408,28 @@ def test_a_second_training_begins_anew(make, recorded):
     assert losses(recorded()) == [(1, 1.0), (2, 2.0), (1, 1.0), (2, 2.0), (1, 5.0), (2, 6.0), (3, 7.0)]
     assert recorded().identity["target_steps"] == 3
     assert recorded().state.phase == rankfile.PHASES.index("other")
+
+
+def test_many_trainings_leave_nothing_behind(make, recorded, probe, monkeypatch):
+    """A program that trains again and again, also where one fails, does not go deeper into phases each time."""
+    depth = []
+    for name, change in (("__enter__", 1), ("__exit__", -1)):
+        original = getattr(probe._Phase, name)
+
+        def counted(*args, original=original, change=change):
+            depth.append(change)
+            return original(*args)
+
+        monkeypatch.setattr(probe._Phase, name, counted)
+    trainer = make()
+    for _ in range(3):
+        trainer.train()
+        assert (probe.current_phase(), sum(depth)) == ("other", 1)
+    trainer.get_train_dataloader = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        trainer.train()
+
+    assert (probe.current_phase(), sum(depth), recorded().state.errors) == ("other", 1, 0)
 
 
 def test_an_error_of_the_training_goes_on_its_way(make, recorded):

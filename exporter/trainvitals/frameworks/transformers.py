@@ -304,19 +304,26 @@ def _offer_lineage(trainer: Any) -> None:
 class _Training(AbstractContextManager[None]):
     """The call of ``train``: what comes before its first step is the start, what comes after it is no training."""
 
+    #: What follows the last training of this process: one phase, that ends where the next training begins.
+    _rest: AbstractContextManager[None] | None = None
+
     def __init__(self, watch: Watch, trainer: Any, *_: Any, **__: Any) -> None:
         self._watch, self._trainer = watch, trainer
 
     def __enter__(self) -> None:
         _begin(self._trainer)
         _offer_lineage(self._trainer)
+        rest, _Training._rest = _Training._rest, None
+        if rest is not None:
+            rest.__exit__(None, None, None)
         self._phase = probe.phase("train" if probe.steps_recorded() else "init")
         self._phase.__enter__()
 
     def __exit__(self, *_: object) -> None:
         self._watch.forget()
         self._phase.__exit__()
-        probe.phase("other").__enter__()
+        _Training._rest = probe.phase("other")
+        _Training._rest.__enter__()
 
 
 def _evaluating(_: Watch, trainer: Any, *__: Any, **___: Any) -> AbstractContextManager[None]:
