@@ -37,6 +37,7 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
         "trainvitals.probe.ending",
         "trainvitals.probe.events",
         "trainvitals.probe.identity",
+        "trainvitals.probe.ranks",
         "trainvitals.probe.recorder",
         "trainvitals.probe.split",
         "trainvitals.probe.spool",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Collection, Mapping
 
 from trainvitals.probe.private import words_of
@@ -84,7 +83,7 @@ class Steady:
     @classmethod
     def of_this_process(cls) -> Steady:
         """Return one for this process."""
-        return cls(os.environ, os.getpid(), socket.gethostname())
+        return cls(os.environ, os.getpid(), os.uname().nodename)
 
     def text(self, name: str, text: str) -> str:
         """Return the text of a row with this name as it is at each start."""
