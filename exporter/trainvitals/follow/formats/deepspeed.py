@@ -6,8 +6,8 @@ MemAllocated=59.65GB" (GB of 2**30 bytes), of old "0/40, SamplesPerSec=83.4", "t
 runtime/pipe/engine.py: "steps: 10 loss: 2.3048 iter time (s): 0.415 samples/sec: 77.673".
 
 Only the engine of pipelines tells the loss.  It comes from the Hugging Face Trainer, or from what DeepSpeed's examples
-print: "epoch: 0|step: 4|act_loss: 0.02", "Step at 4 with Perplexity: 61.5" (the loss is its logarithm), "ppl: 4998.2" of
-an evaluation.
+print: "epoch: 0|step: 4|act_loss: 0.02", "Step at 4 with Perplexity: 61.5" (the loss is its logarithm), "ppl: 4998.2"
+of an evaluation.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Megatron-LM and what was made of it: Megatron-DeepSpeed, MindSpeed-LLM, ModelLink, GPT-NeoX.
 
 Sources: megatron/training/training.py: " [2024-04-06 02:59:36.123456] iteration       43/     103 | consumed samples:
-5507 | elapsed time per iteration (ms): 5444.9 | learning rate: 8.600000E-06 | lm loss: 1.825991E+00 | ... |", written by
-the last rank; older ones have no time, forks seconds instead of milliseconds, underscores and ``=`` instead of words and colons.
-" validation loss at iteration 200 | lm loss value: 7.48E+00 | lm loss PPL: 1.78E+03 | ", with "on test set" or a name;
-timers ("time (ms) | forward: 193.70 | ..." and "    forward ....: (1376.42, 1377.03)"); checkpoints; and the report on
-stragglers ("MnRtt/Rnk: 3453.08ms/8 | ...").
+5507 | elapsed time per iteration (ms): 5444.9 | learning rate: 8.600000E-06 | lm loss: 1.825991E+00 | ... |", written
+by the last rank; older ones have no time, forks seconds instead of milliseconds, underscores and ``=`` instead of
+words and colons.  " validation loss at iteration 200 | lm loss value: 7.48E+00 | lm loss PPL: 1.78E+03 | ", with "on
+test set" or a name; timers ("time (ms) | forward: 193.70 | ..." and "    forward ....: (1376.42, 1377.03)");
+checkpoints; and the report on stragglers ("MnRtt/Rnk: 3453.08ms/8 | ...").
 
 A loss that is NaN is left out of the line (the test is ``avg > 0``, and so is a loss that was never computed, because
 all iterations since the last line were skipped for their overflows).  So a whole line of which not all iterations were
