@@ -1,9 +1,9 @@
 """fairseq and metaseq.
 
 Sources: fairseq/logging/progress_bar.py: "2025-11-11 14:05:27 | INFO | train_inner | {"epoch": 1, "loss": "15.871"}"
-and "[2022-03-28 18:55:33,734][valid][INFO] - {...}", with all numbers as strings; without a logger the object alone; and
-"| epoch 013  2003 / 8226 loss=1.20 (1.53), wps=965, gnorm=2.142".  ``ups`` are steps a second, ``wps`` words, ``wall``
-seconds since the start; losses have the base 2.  A summary of an epoch ("train") repeats what was told.
+and "[2022-03-28 18:55:33,734][valid][INFO] - {...}", with all numbers as strings; without a logger the object alone;
+and "| epoch 013  2003 / 8226 loss=1.20 (1.53), wps=965, gnorm=2.142".  ``ups`` are steps a second, ``wps`` words,
+``wall`` seconds since the start; losses have the base 2.  A summary of an epoch ("train") repeats what was told.
 """
 
 from __future__ import annotations
