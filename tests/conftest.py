@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# Small models on one thread each: several would wait for each other while other tests use the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Examples that failed are printed; a database of them would make the checkout a place that must be writable.
 settings.register_profile("trainvitals", database=None)
 settings.load_profile("trainvitals")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.endurance import endure
 
 
+@pytest.mark.no_cover
 def test_a_thousand_polls_leave_nothing_behind(driver, tmp_path):
     """While devices come and go, neither process grows in memory, descriptors, threads or children."""
     report = endure(driver, tmp_path, 1000, calm=400)

@@ -225,8 +225,8 @@ def test_a_wait_that_hangs_hinders_nobody(driver):
     try:
         wait_until(driver.hung)
         reading = _next(child)
-        child.stdin.close()
-        child.wait(timeout=10)
+        # Closes its input, and reads on: a process whose lines nobody takes would wait for that.
+        child.communicate(timeout=60)
     finally:
         child.kill()
         child.stdout.close()

@@ -32,7 +32,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(condition, seconds=60.0, what="the condition"):
+def until(condition, seconds=180.0, what="the condition"):
     """Call ``condition`` until it returns something true, and return that; fail after ``seconds``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

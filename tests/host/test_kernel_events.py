@@ -285,6 +285,7 @@ def test_the_details_of_a_corrected_error_count_no_second_time():
     assert [event.kind for event in parse_all(first, intel, amd, amd_bank)] == ["machine_check_corrected"]
 
 
+@pytest.mark.no_cover
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(

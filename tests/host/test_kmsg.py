@@ -178,6 +178,7 @@ def test_what_is_no_record_is_counted(line):
     assert log.invalid == 1
 
 
+@pytest.mark.no_cover
 def test_a_flood_is_taken_in_portions_and_loses_nothing():
     """A round takes its limit; the others stay in the kernel's buffer."""
     log = follow(Device(*(b"6,%d,1,-;x\n" % number for number in range(100_000))), limit=4000)
@@ -327,6 +328,7 @@ def test_closing_leaves_no_descriptor(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.no_cover
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.one_of(st.binary(max_size=200), st.sampled_from([b"6,1,1,-;", b"\n", b"4,2", b" \\x"])), max_size=12)

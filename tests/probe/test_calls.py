@@ -630,6 +630,7 @@ calls = st.one_of(
 )
 
 
+@pytest.mark.no_cover
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(calls, min_size=1, max_size=12))
 def test_no_call_raises_whatever_the_arguments(probe, tmp_path_factory, monkeypatch, actions):
@@ -666,6 +667,7 @@ def test_no_call_raises_whatever_the_arguments(probe, tmp_path_factory, monkeypa
 identities = st.dictionaries(st.sampled_from(["run", "target_steps", "rank", "attempt", "world_size", "x"]), anything)
 
 
+@pytest.mark.no_cover
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(identities)
 def test_init_never_raises(tmp_path_factory, monkeypatch, capsys, identity):

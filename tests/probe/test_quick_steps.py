@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def _what_is_left(recorder: Recorder) -> tuple[Any, ...]:
         reader.close()
 
 
+@pytest.mark.no_cover
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), sets=_SETS)
 def test_quick_steps_leave_what_slow_steps_leave(tmp_path: Path, data: st.DataObject, sets: list[list[str]]) -> None:
