@@ -228,22 +228,30 @@ class Follower:
             if place >= _MAX_OPEN:
                 reader.close()
 
-    def _deliver(self, found: Log, items: Iterable[Item], replayed: dict[str, FollowedRun]) -> None:
+    def _deliver(self, found: Log, batches: Iterable[list[Item]], replayed: dict[str, FollowedRun]) -> None:
         """Hand items to the run of a log, or to that of the runs in it which they belong to."""
         run = self._current.get(found.key)
         if run is None:
             run = self._current[found.key] = self._run(found.run, found.run)
-        rank = found.rank
-        for item in items:
-            if isinstance(item, Facts) and item.run:
-                name = f"{found.run}/{item.run[:_LONGEST_NAME]}"
-                if name not in self._runs and len(self._runs) >= _MAX_RUNS:
-                    name = found.run
-                run = self._current[found.key] = self._run(name, found.run)
-                if replayed and name not in replayed:
-                    run.begin_replay()
-                    replayed[name] = run
-            run.take(item, rank)
+        for items in batches:
+            if not any(type(item) is Facts and item.run for item in items):
+                run.take(items, found.rank)
+                continue
+            for item in items:
+                if isinstance(item, Facts) and item.run:
+                    run = self._current[found.key] = self._part(found.run, item.run, replayed)
+                run.take((item,), found.rank)
+
+    def _part(self, base: str, part: str, replayed: dict[str, FollowedRun]) -> FollowedRun:
+        """Return one of the runs in a log."""
+        name = f"{base}/{part[:_LONGEST_NAME]}"
+        if name not in self._runs and len(self._runs) >= _MAX_RUNS:
+            name = base
+        run = self._run(name, base)
+        if replayed and name not in replayed:
+            run.begin_replay()
+            replayed[name] = run
+        return run
 
 
 def _mapping(saved: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -23,8 +23,8 @@ class LineReader:
 
     def __init__(self, line_format: LineFormat | None, scanner: Scanner | None = None) -> None:
         self._format = line_format
-        #: May be taken away for a while.
-        self.scanner = scanner
+        #: May be taken away for a while.  Nobody writes an error into a table.
+        self.scanner = scanner if line_format is None or line_format.prefixed else None
         self._parsers: dict[int | None, LineParser] = {}
         self._half = b""
         self._skips = False
@@ -50,35 +50,31 @@ class LineReader:
         self._format = line_format
         self._parsers.clear()
 
-    def feed(self, data: bytes) -> Iterator[Item]:
-        """Yield the items of the lines that end within ``data``."""
+    def feed(self, data: bytes) -> list[Item]:
+        """Return the items of the lines that end within ``data``."""
         if not self._half and data[:1] == b"\0":
             data = data.lstrip(b"\0")
         if self._skips:
             begin = min((at for end in _ENDS if (at := data.find(end)) >= 0), default=-1)
             if begin < 0:
-                return
+                return []
             self._skips, data = False, data[begin:]
         last = max(map(data.rfind, _ENDS)) + 1
-        if not last:
-            self._half += data
-            if len(self._half) > LONGEST_LINE:
-                self._half, self._skips = b"", True
-                self.bad += 1
-            return
-        block, self._half = self._half + data[:last], data[last:]
-        yield from self._read(block)
-        if len(self._half) > LONGEST_LINE:
+        block, half = (self._half + data[:last], data[last:]) if last else (b"", self._half + data)
+        self._half = half
+        if len(half) > LONGEST_LINE:
             self._half, self._skips = b"", True
             self.bad += 1
+        return self._read(block) if block else []
 
-    def flush(self) -> Iterator[Item]:
-        """Yield the items of the half line at the end: nobody goes on writing it.  If somebody does, it is too late."""
-        if self._half:
-            block, self._half, self._skips = self._half, b"", True
-            yield from self._read(block)
+    def flush(self) -> list[Item]:
+        """Return the items of the half line at the end, because nobody goes on writing it; who does is too late."""
+        if not self._half:
+            return []
+        block, self._half, self._skips = self._half, b"", True
+        return self._read(block)
 
-    def _read(self, block: bytes) -> Iterator[Item]:
+    def _read(self, block: bytes) -> list[Item]:
         block = text.clean(block)
         if not block.endswith(b"\n"):
             block += b"\n"
@@ -89,58 +85,65 @@ class LineReader:
             except Exception:
                 self.bad += 1
         if self._format is None:
-            yield from (event for _, event in found)
-            return
-        if not found:
-            for start, end in self._select(block, self._format.needles):
-                yield from self._items(block[start:end], self._format)
-            return
-        found.reverse()
-        for start, end in self._select(block, self._format.needles):
-            while found and found[-1][0] < start:
-                yield found.pop()[1]
-            yield from self._items(block[start:end], self._format)
-        yield from (event for _, event in reversed(found))
+            return [event for _, event in found]
+        if not found and not self._format.needles:
+            return self._items(block.decode("utf-8", "replace").split("\n"), self._format)
+        items: list[Item] = []
+        lines = self._select(block, self._format.needles)
+        for place, event in found:
+            before = 0
+            while before < len(lines) and lines[before][0] <= place:
+                before += 1
+            items += self._items(_decoded(block, lines[:before]), self._format)
+            items.append(event)
+            lines = lines[before:]
+        return items + self._items(_decoded(block, lines), self._format)
 
-    def _select(self, block: bytes, needles: tuple[bytes, ...]) -> Iterable[tuple[int, int]]:
+    def _select(self, block: bytes, needles: tuple[bytes, ...]) -> list[tuple[int, int]]:
         """Return where the lines that may matter begin and end."""
-        if not needles:
-            return _all_lines(block)
         lines: dict[int, int] = {}
-        for needle in needles:
-            at = block.find(needle)
+        find, rfind = block.find, block.rfind
+        for needle in needles or (b"\n",):
+            at = find(needle)
             while at >= 0:
-                end = block.find(b"\n", at)
-                lines[block.rfind(b"\n", 0, at) + 1] = end
-                at = block.find(needle, end)
+                end = find(b"\n", at)
+                lines[rfind(b"\n", 0, at) + 1] = end
+                at = find(needle, end if needles else end + 1)
         return sorted(lines.items())
 
-    def _items(self, raw: bytes, line_format: LineFormat) -> Iterable[Item]:
-        if len(raw) > LONGEST_LINE:
-            self.bad += 1
-            return ()
-        line = raw.decode("utf-8", "replace")
-        rank = None
-        if line_format.prefixed:
-            rank, line = text.unprefixed(line)
-        parser = self._parsers.get(rank)
-        try:
-            if parser is None:
-                if len(self._parsers) >= MAX_RANKS:
-                    return ()
-                parser = self._parsers[rank] = line_format.parser()
-            items = parser.feed(line)
-            if rank is None:
-                return items if isinstance(items, tuple) else tuple(items)
-            return [item._replace(rank=rank) if isinstance(item, Row) and item.rank is None else item for item in items]
-        except Exception:
-            self.bad += 1
-            return ()
+    def _items(self, lines: Iterable[str], line_format: LineFormat) -> list[Item]:
+        items: list[Item] = []
+        parsers, is_prefixed = self._parsers, line_format.prefixed
+        rank: int | None = None
+        for line in lines:
+            if not line:
+                continue
+            if len(line) > LONGEST_LINE:
+                self.bad += 1
+                continue
+            if is_prefixed and line[0] in text.FIRST:
+                rank, line = text.unprefixed(line)  # noqa: PLW2901
+            else:
+                rank = None
+            parser = parsers.get(rank)
+            try:
+                if parser is None:
+                    if len(parsers) >= MAX_RANKS:
+                        continue
+                    parser = parsers[rank] = line_format.parser()
+                if rank is None:
+                    items += parser.feed(line)
+                else:
+                    items += [_of_rank(item, rank) for item in parser.feed(line)]
+            except Exception:
+                self.bad += 1
+        return items
 
 
-def _all_lines(block: bytes) -> Iterator[tuple[int, int]]:
-    start, find = 0, block.find
-    while (end := find(b"\n", start)) >= 0:
-        if end > start:
-            yield start, end
-        start = end + 1
+def _decoded(block: bytes, lines: Iterable[tuple[int, int]]) -> Iterator[str]:
+    for start, end in lines:
+        yield block[start:end].decode("utf-8", "replace")
+
+
+def _of_rank(item: Item, rank: int) -> Item:
+    return item._replace(rank=rank) if isinstance(item, Row) and item.rank is None else item

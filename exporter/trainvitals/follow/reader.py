@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainvitals.follow.base import SURE, BlockFormat, BlockParser, FileFormat, Format, Item, LineFormat, Scanner
@@ -21,6 +21,8 @@ SNIFF = 1 << 18
 #: So many bytes of a log that nobody knows are looked at piece by piece; of what follows, one piece in so many.
 _PATIENCE = 1 << 25
 _SAMPLES = 16
+#: Of a text that is written again, the values of one item in so many are compared with what they were.
+_COMPARED = 64
 #: Before the place where a log goes on after a restart, so much of it is read again, for parsers and detectors.
 REPLAY = 1 << 20
 #: A half line is told when nothing came behind it for so many seconds.  Programs that buffer their output write half
@@ -58,6 +60,7 @@ class Reader:
         self._told = Told()
         self._signature: object = None
         self._bad = 0
+        self._complained = False
         self._grew = 0.0
         #: When the file was last changed, and how many bytes were read at the last poll.
         self.changed = 0.0
@@ -75,15 +78,15 @@ class Reader:
         """Lines, records and readings that made no sense."""
         return self._bad + self._lines.bad
 
-    def poll(self, limit: int, now: float, *, final: bool = False) -> Iterator[Item]:
-        """Yield what is new, from at most about ``limit`` bytes.  What is wrong is in :attr:`problem`.
+    def poll(self, limit: int, now: float, *, final: bool = False) -> Iterator[list[Item]]:
+        """Yield what is new, in lists, from at most about ``limit`` bytes.  What is wrong is in :attr:`problem`.
 
         With ``final``, nobody writes the log any more.
         """
-        self.read = 0
+        self.read, self._complained = 0, False
         return self._guarded(self._poll(limit, now, final))
 
-    def replay(self) -> Iterator[Item]:
+    def replay(self) -> Iterator[list[Item]]:
         """Yield, of what was told before a restart, the end (or all, where the format needs it)."""
         return self._guarded(self._replay())
 
@@ -102,7 +105,7 @@ class Reader:
         """Give the descriptor back, if the file can be opened again where it goes on."""
         self._tail.close()
 
-    def _guarded(self, items: Iterator[Item]) -> Iterator[Item]:
+    def _guarded(self, items: Iterator[list[Item]]) -> Iterator[list[Item]]:
         try:
             yield from items
         except FileNotFoundError:
@@ -114,49 +117,61 @@ class Reader:
             self._bad += 1
             self.problem = str(error) or type(error).__name__
         except Exception as error:
-            if not self.problem:
-                log.warning("%r cannot be read", self.path, exc_info=True)
-            self._bad += 1
-            self.problem = repr(error)
+            self._complain(error)
         else:
-            self.problem = ""
+            if not self._complained:
+                self.problem = ""
 
-    def _poll(self, limit: int, now: float, final: bool) -> Iterator[Item]:
+    def _complain(self, error: Exception) -> None:
+        """Count what a format could not take; the first of a log is in our own log."""
+        if not self._bad:
+            log.warning("%r cannot be read", self.path, exc_info=error)
+        self._bad += 1
+        self._complained = True
+        self.problem = repr(error)
+
+    def _poll(self, limit: int, now: float, final: bool) -> Iterator[list[Item]]:
         if isinstance(self.format, FileFormat):
-            yield from self._read_file(self.format)
+            yield self._read_file(self.format)
             return
         tail = self._tail
         tail.path = self.path
         for piece in tail.read(limit, final=final):
             if isinstance(piece, Begin):
-                yield from self._flush()
+                yield self._flush()
                 self._begin()
                 continue
             self.read += len(piece)
             yield from self._take(piece)
             if isinstance(self.format, FileFormat):
                 tail.close()
-                yield from self._read_file(self.format)
+                yield self._read_file(self.format)
                 return
         self.changed = tail.changed
         if self.read:
             self._grew = now
-        elif final or now - self._grew > REST:
-            yield from self._flush()
+        if final or now - self._grew > REST:
+            yield self._flush()
             if now - self._grew > IDLE:
                 tail.close()
 
-    def _take(self, data: bytes) -> Iterable[Item]:
+    def _take(self, data: bytes) -> Iterator[list[Item]]:
         if self.format is None:
-            return self._take_unknown(data)
+            yield from self._take_unknown(data)
+            return
         if self._sure < SURE and self._passed < _PATIENCE:
             self._reconsider(data)
-        return self._feed(data)
+        yield self._feed(data)
 
-    def _feed(self, data: bytes) -> Iterable[Item]:
+    def _feed(self, data: bytes) -> list[Item]:
         """Return the items of bytes of a file that is only appended to."""
         if self._parser is not None:
-            return self._told.new(self._parser.feed(data))
+            records: list[Item] = []
+            try:
+                records.extend(self._parser.feed(data))
+            except Exception as error:
+                self._complain(error)
+            return self._told.new(records)
         items = self._lines.feed(data)
         return self._told.new(items) if self._is_rewritten else items
 
@@ -164,17 +179,18 @@ class Reader:
     def _is_rewritten(self) -> bool:
         return isinstance(self.format, LineFormat) and self.format.rewritten
 
-    def _flush(self) -> Iterable[Item]:
+    def _flush(self) -> list[Item]:
         """Return the items of the half line at the end."""
+        items: list[Item] = []
         if self.format is None and self._unknown:
             found, sure = choose(self._unknown + b"\n", self.path, self._formats)
             if isinstance(found, LineFormat):
                 known, self._unknown = self._unknown, b""
                 self._lines = LineReader(None, self._scanner())
                 self._settle_on(found, sure)
-                yield from self._feed(known)
-        items = self._lines.flush()
-        yield from self._told.new(items) if self._is_rewritten else items
+                items += self._feed(known)
+        rest = self._lines.flush()
+        return items + (self._told.new(rest) if self._is_rewritten else rest)
 
     def _begin(self) -> None:
         """Begin anew: the file is another one, or was written again."""
@@ -189,7 +205,7 @@ class Reader:
 
     # Which format it is ---------------------------------------------------------------------------------------------
 
-    def _take_unknown(self, data: bytes) -> Iterator[Item]:
+    def _take_unknown(self, data: bytes) -> Iterator[list[Item]]:
         """Take bytes of a log whose format is not known, or not yet: a program may say much before it trains."""
         for start in range(0, len(data), SNIFF):
             piece, rest = data[start : start + SNIFF], data[start + SNIFF :]
@@ -199,25 +215,26 @@ class Reader:
             found, sure = choose(self._unknown, self.path, self._formats) if is_due else (None, 0)
             if found is None:
                 # No line that anybody knows; the half one at the end may become one.  Errors stand in any text.
-                yield from self._lines.feed(piece)
+                yield self._lines.feed(piece)
                 if len(self._unknown) > SNIFF:
                     self._unknown = self._unknown[self._unknown.rfind(b"\n") + 1 :][-SNIFF:]
                 continue
             known, self._unknown = self._unknown, b""
             self._settle_on(found, sure)
             if isinstance(found, BlockFormat):
-                yield from self._feed(known + rest)
+                yield self._feed(known + rest)
             elif isinstance(found, LineFormat):
                 # Errors in what came before were told already.
                 before = len(known) - len(piece)
                 scanner, self._lines.scanner = self._lines.scanner, None
-                yield from self._feed(known[:before])
+                yield self._feed(known[:before])
                 self._lines.scanner = scanner
-                yield from self._feed(known[before:] + rest)
+                yield self._feed(known[before:] + rest)
             return
 
     def _settle_on(self, found: Format, sure: int) -> None:
         self.format, self._sure, self._passed = found, sure, 0
+        self._told = Told(_COMPARED if isinstance(found, LineFormat) else 1)
         if isinstance(found, LineFormat):
             lines = LineReader(found, self._lines.scanner)
             lines.bad, self._lines = self._lines.bad, lines
@@ -235,16 +252,17 @@ class Reader:
 
     # Files as a whole, and restarts ---------------------------------------------------------------------------------
 
-    def _read_file(self, file_format: FileFormat, limits: dict[str, int] | None = None) -> Iterator[Item]:
+    def _read_file(self, file_format: FileFormat, limits: dict[str, int] | None = None) -> list[Item]:
         signature = (self.path, file_format.signature(self.path))
-        if signature != self._signature:
-            self.changed = os.stat(self.path).st_mtime
-            items = list(file_format.read(self.path))
-            self._told.begin_again()
-            yield from self._told.new(items, limits)
-            self._signature = signature
+        if signature == self._signature:
+            return []
+        self.changed = os.stat(self.path).st_mtime
+        items = list(file_format.read(self.path))
+        self._told.begin_again()
+        self._signature = signature
+        return self._told.new(items, limits)
 
-    def _replay(self) -> Iterator[Item]:
+    def _replay(self) -> Iterator[list[Item]]:
         saved, self._saved = self._saved, None
         if not saved:
             return
@@ -255,7 +273,7 @@ class Reader:
         if found is not None:
             self._settle_on(found, SURE)
         if isinstance(found, FileFormat):
-            yield from self._read_file(found, saved["told"])
+            yield self._read_file(found, saved["told"])
             self._signature = None
             return
         if position is None:
@@ -266,7 +284,7 @@ class Reader:
         if saved["in_line"]:
             self._lines.skip_line()
 
-    def _read_again(self, found: Format | None, unknown: int) -> Iterator[Item]:
+    def _read_again(self, found: Format | None, unknown: int) -> Iterator[list[Item]]:
         tail = self._tail
         if found is None:
             left = tail.go_back(unknown)
@@ -275,7 +293,7 @@ class Reader:
             left = tail.go_back(REPLAY)
             if left == REPLAY and head:
                 lines = head.split(b"\n", found.head_lines)[: found.head_lines]
-                yield from self._feed(b"".join(line + b"\n" for line in lines))
+                yield self._feed(b"".join(line + b"\n" for line in lines))
         else:
             left = tail.go_back(tail.offset)
         for piece in tail.read(left):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from trainvitals.follow.base import Facts, Format, Item, Row
-from trainvitals.follow.times import Moment, spread
+from trainvitals.follow.times import Entry, Moment, spread
 from trainvitals.telemetry import Event, Identity, Step
 
 #: Ranks that write into one file are at most so many lines of one rank apart.
@@ -24,16 +24,6 @@ SILENT_POLLS = 30
 NOBODY = -1
 _MAX_RANKS = 1 << 16
 _MAX_SPLITS = 64
-
-
-@dataclass
-class _Entry:
-    """A step, or late values of one, that has no time yet."""
-
-    step: int
-    count: int
-    values: dict[str, float]
-    time: float | None
 
 
 @dataclass
@@ -94,13 +84,13 @@ class FollowedRun:
     _silent: int = 0
     _ranks: dict[int, int] = field(default_factory=dict)
     #: The loss of the last steps of this attempt, by step.
-    _recent: OrderedDict[int, float | None] = field(default_factory=OrderedDict)
+    _recent: dict[int, float | None] = field(default_factory=dict)
     #: Repetitions of a step with another loss: lines of ranks that do not say so.
     _repeated: int = 0
     #: A row that went back: an attempt, if the next one goes on from there.
     _held: Row | None = None
     _begins_anew: bool = False
-    _entries: list[_Entry] = field(default_factory=list)
+    _entries: list[Entry] = field(default_factory=list)
     _told: list[tuple[int, Event]] = field(default_factory=list)
     _evaluations: dict[str, tuple[int, int]] = field(default_factory=dict)
     _checkpoints: OrderedDict[tuple[object, ...], None] = field(default_factory=OrderedDict)
@@ -145,15 +135,30 @@ class FollowedRun:
         self._polls += 1
         self._heard = False
 
-    def take(self, item: Item, rank: int | None = None) -> None:
-        """Take the next item of a file; ``rank`` is that of the file, if its name says one."""
-        if isinstance(item, Row):
-            whose = item.rank if item.rank is not None else rank
-            self._take_row(item, NOBODY if whose is None else whose)
-        elif isinstance(item, Facts):
-            self._take_facts(item, NOBODY if rank is None else rank)
-        else:
-            self._take_event(item, NOBODY if rank is None else rank)
+    def take(self, items: Iterable[Item], rank: int | None = None) -> None:
+        """Take the next items of a file; ``rank`` is that of the file, if its name says one."""
+        whose = NOBODY if rank is None else rank
+        for item in items:
+            if isinstance(item, Row):
+                step, values, moment, its_rank, split = item
+                newest = self._step
+                # The usual case first, without detours: there may be millions.
+                if (
+                    step is not None
+                    and newest is not None
+                    and step > newest
+                    and not split
+                    and (whose if its_rank is None else its_rank) == self._leader
+                    and self._held is None
+                    and not self._begins_anew
+                ):
+                    self._add(step, values, moment)
+                else:
+                    self._take_row(item, whose if its_rank is None else its_rank)
+            elif isinstance(item, Facts):
+                self._take_facts(item, whose)
+            else:
+                self._take_event(item, whose)
 
     def settle(self, changed: float, *, read: int = 0, unread: int = 0, final: bool = False) -> None:
         """End a poll, or the replay of what was told before: give times to what was taken.
@@ -174,7 +179,7 @@ class FollowedRun:
         share = unread / read if read else 0.0
         moments = spread(entries, self._moment, changed, share)
         found = [
-            Step(entry.step, entry.count, moment, entry.values) for entry, moment in zip(entries, moments, strict=True)
+            Step(step, count, moment, values) for (step, count, values, _), moment in zip(entries, moments, strict=True)
         ]
         if self._is_history:
             self.history += found
@@ -183,17 +188,17 @@ class FollowedRun:
             self.events += self._with_times(told, moments, changed)
         if found:
             last = found[-1]
-            self._moment = Moment(last.time, last.step, entries[-1].values.get("elapsed_seconds"))
+            self._moment = Moment(last.time, last.step, entries[-1][2].get("elapsed_seconds"))
             self.last_step = last
-            self.timed = entries[-1].time is not None
+            self.timed = entries[-1][3] is not None
             self.started = self.started or found[0].time
             if not self.attempt_started:
                 begun = next((step for step in found if step.count >= self._attempt_count), last)
                 self.attempt_started = begun.time
         if not self._is_history:
-            own = [entry.time for entry in entries if entry.time is not None]
+            own = [entry[3] for entry in entries[-1:] if entry[3] is not None]
             if found or any(event.kind in {"evaluation", "checkpoint"} for _, event in told):
-                self.newest = max(self.newest, own[-1] if own and self.timed else changed)
+                self.newest = max(self.newest, own[0] if own else changed)
 
     def _with_times(self, told: list[tuple[int, Event]], moments: list[float], changed: float) -> list[Event]:
         """Return the events; one that does not say when happened right after the step before it."""
@@ -215,7 +220,6 @@ class FollowedRun:
             return
         if rank != self._leader and not self._hear(row, rank):
             return
-        self._heard = True
         step = row.step
         newest = self._step
         if step is None:
@@ -228,7 +232,7 @@ class FollowedRun:
         if newest is None or step > newest or self._begins_anew:
             if self._begins_anew:
                 self._new_attempt(step)
-            self._add(step, row)
+            self._add(step, row.values, row.time)
         elif step == newest:
             self._add_late(row)
         elif step in self._recent and (self._repeated > 2 or _same(self._recent[step], row.values.get("loss"))):
@@ -238,20 +242,21 @@ class FollowedRun:
         else:
             self._held = row
 
-    def _add(self, step: int, row: Row) -> None:
+    def _add(self, step: int, values: dict[str, float], moment: float | None) -> None:
         self._count += 1
         self._step = step
-        values = row.values
         self._current = values
+        self._heard = True
         self.values.update(values)
         loss = values.get("loss")
         if loss is not None:
             self._leader_has_loss = True
         self._recent[step] = loss
-        if len(self._recent) > OVERLAP:
-            self._recent.popitem(last=False)
+        if len(self._recent) > 2 * OVERLAP:
+            for old in list(self._recent)[:-OVERLAP]:
+                del self._recent[old]
         self.finished = None
-        self._entries.append(_Entry(step, self._count, values, row.time))
+        self._entries.append((step, self._count, values, moment))
 
     def _add_late(self, row: Row) -> None:
         """Take values of the newest step under names that it did not have."""
@@ -265,7 +270,7 @@ class FollowedRun:
             self._recent[self._step] = late["loss"]
             self._leader_has_loss = True
         self.values.update(late)
-        self._entries.append(_Entry(self._step, self._count, late, row.time))
+        self._entries.append((self._step, self._count, late, row.time))
 
     def _decide(self, step: int) -> None:
         """Decide what a row that went back was, by the one behind it: the run does not jump back and forth."""
@@ -276,7 +281,7 @@ class FollowedRun:
     def _restart(self, row: Row) -> None:
         step = row.step if row.step is not None else 0
         self._new_attempt(step)
-        self._add(step, row)
+        self._add(step, row.values, row.time)
 
     def _new_attempt(self, step: int) -> None:
         self._begins_anew = False

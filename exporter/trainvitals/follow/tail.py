@@ -15,6 +15,7 @@ import stat
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from io import BufferedReader
 from typing import NamedTuple
 
 #: Bytes that are read at once.
@@ -133,9 +134,12 @@ class Tail:
     def close(self) -> None:
         """Give the descriptor back; what was read stays known."""
         file = self._file
-        if file is not None and not self._next:
+        if file is not None:
             self._start = self.position()
-            is_read = self._offset >= file.size
+            is_read = self._offset >= file.size and not self._next
+            for later in self._next:
+                later.close()
+            self._next.clear()
             self._signature = (file.device, file.inode, file.size, file.changed_ns) if is_read else None
             file.close()
             self._file = None
@@ -261,16 +265,21 @@ class _Open:
 
     def __init__(self, path: str) -> None:
         # A pipe would block, and a device do worse.
+        self._archive: gzip.GzipFile | None = None
+        self._raw: BufferedReader | None = None
+        self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:
             self.refresh()
             if os.pread(self._descriptor, 3, 0) == _GZIP:
-                self._archive: gzip.GzipFile | None = gzip.GzipFile(fileobj=os.fdopen(os.dup(self._descriptor), "rb"))
-            else:
-                self._archive = None
+                self._raw = os.fdopen(os.dup(self._descriptor), "rb")
+                self._archive = gzip.GzipFile(fileobj=self._raw)
         except BaseException:
-            os.close(self._descriptor)
+            self.close()
             raise
+
+    def __del__(self) -> None:
+        self.close()
 
     def refresh(self) -> None:
         """Ask again how large it is."""
@@ -312,10 +321,13 @@ class _Open:
         return same and self.marks(position.offset) == (position.head, position.tail)
 
     def close(self) -> None:
-        """Close it."""
-        if self._archive is not None:
-            self._archive.close()
-        os.close(self._descriptor)
+        """Close it; once is enough."""
+        for file in (self._archive, self._raw):
+            if file is not None:
+                file.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _digest(data: bytes) -> str:

@@ -11,9 +11,6 @@ import time
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-#: A line is cut to so many bytes; what is longer is no line that a format knows.
-LONGEST_LINE = 1 << 16
-
 #: Escape sequences: CSI (colours, cursor), OSC (titles, links; ended by BEL or ST), and those of two characters.
 #: Source: ECMA-48, 5th edition, 5.3, 5.4 and 8.3.89.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
@@ -29,7 +26,7 @@ _PREFIX = re.compile(
     r"|\([A-Za-z_][\w.]{0,63}(?: rank=(\d{1,6}),)? pid=\d{1,10}(?:, ip=[\da-fA-F.:]{2,45})?\) )"
 )
 #: What a line with a prefix can begin with.
-_FIRST = frozenset("[(s0123456789 ")
+FIRST = frozenset("[(s0123456789 ")
 
 #: Times as they stand in logs: "2024-04-06 02:59:36", "2024-04-06T02:59:36.123Z", "2024/04/06 02:59:36,123".
 _STAMP = re.compile(
@@ -68,7 +65,7 @@ def unprefixed(line: str) -> Prefixed:
     Prefixed(rank=3, line='step: 7')
     """
     rank = None
-    while line and line[0] in _FIRST:
+    while line and line[0] in FIRST:
         found = _PREFIX.match(line)
         if found is None:
             break

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
-
-class Timed(Protocol):
-    """A step with its own time, or none."""
-
-    @property
-    def step(self) -> int:
-        """Its number."""
-
-    @property
-    def values(self) -> dict[str, float]:
-        """Its values; step_seconds and elapsed_seconds are used."""
-
-    @property
-    def time(self) -> float | None:
-        """Wall time, where the log says it."""
+#: A step, or late values of one, as a log tells it: its number, its count, its values (of which step_seconds and
+#: elapsed_seconds are used here) and, where the log says it, wall time.  Plain, because there may be millions.
+Entry: TypeAlias = tuple[int, int, dict[str, float], float | None]
 
 
 class Moment(NamedTuple):
@@ -30,45 +18,47 @@ class Moment(NamedTuple):
     elapsed: float | None = None
 
 
-def spread(entries: Sequence[Timed], before: Moment | None, changed: float, share: float) -> list[float]:
+def spread(entries: Sequence[Entry], before: Moment | None, changed: float, share: float) -> list[float]:
     """Return the wall times of steps that were read at one go.
 
     The last one was written when the file was changed last, if nothing of the file is left unread; those before it by
     the durations that the log tells; where it tells none, all at that time.  While a part is unread (``share`` times
     as much as was read), the rest is taken to be like this part, and later parts go on from ``before``.
     """
-    own = [entry.time for entry in entries]
-    if None not in own:
-        return [moment for moment in own if moment is not None]
+    own = [moment for _, _, _, moment in entries if moment is not None]
+    if len(own) == len(entries):
+        return own
     gaps = _gaps(entries, before)
     span = sum(gaps)
     if before is not None and (share > 0.0 or span <= 0.0):
-        moment = before.time
-        if span <= 0.0 and share <= 0.0:
-            moment = max(moment, changed)
+        moment = before.time if share > 0.0 else max(before.time, changed)
     else:
         moment = changed - share * span - span
         if before is not None:
             moment = max(moment, before.time)
+    if not own and span <= 0.0:
+        return [moment] * len(entries)
     moments = []
-    for entry, gap in zip(entries, gaps, strict=True):
-        moment = entry.time if entry.time is not None else min(moment + gap, max(changed, moment))
+    for (_, _, _, known), gap in zip(entries, gaps, strict=True):
+        moment = known if known is not None else min(moment + gap, max(changed, moment))
         moments.append(moment)
     return moments
 
 
-def _gaps(entries: Sequence[Timed], before: Moment | None) -> list[float]:
+def _gaps(entries: Sequence[Entry], before: Moment | None) -> list[float]:
     """Return the seconds between each step and the one before it, 0.0 where nobody knows."""
+    if not any("step_seconds" in values or "elapsed_seconds" in values for _, _, values, _ in entries):
+        return [0.0] * len(entries)
     step, elapsed = (None, None) if before is None else (before.step, before.elapsed)
     gaps = []
-    for entry in entries:
-        now, duration = entry.values.get("elapsed_seconds"), entry.values.get("step_seconds")
+    for number, _, values, _ in entries:
+        now, duration = values.get("elapsed_seconds"), values.get("step_seconds")
         if now is not None and elapsed is not None and 0.0 <= now - elapsed < 1e9:
             gap = now - elapsed
-        elif duration is not None and step is not None and 0.0 <= duration < 1e9 and entry.step > step:
-            gap = duration * (entry.step - step)
+        elif duration is not None and step is not None and 0.0 <= duration < 1e9 and number > step:
+            gap = duration * (number - step)
         else:
             gap = 0.0
         gaps.append(gap)
-        step, elapsed = entry.step, now if now is not None else elapsed
+        step, elapsed = number, now if now is not None else elapsed
     return gaps

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from trainvitals.follow.base import Facts, Item, Row
 
 
 class Told:
-    """Passes on the items of one log that are new, run by run of those in it."""
+    """Passes on the items of one log that are new, run by run of those in it.
 
-    def __init__(self) -> None:
+    The values of every item are compared, or (``every``) of one in so many; of the others the step.
+    """
+
+    def __init__(self, every: int = 1) -> None:
+        self._every = every
         self._marks: dict[str, array[int]] = {}
         #: Of runs whose items are compared with those that were told: the place of the next one.
         self._places: dict[str, int] = {}
@@ -28,11 +32,12 @@ class Told:
         """Return how many items were told, by run."""
         return {run: len(marks) for run, marks in self._marks.items()}
 
-    def new(self, items: Iterable[Item], limits: dict[str, int] | None = None) -> Iterator[Item]:
-        """Yield the new ones; with ``limits``, of each run only so many from the begin of the log, and forget the rest.
+    def new(self, items: Iterable[Item], limits: dict[str, int] | None = None) -> list[Item]:
+        """Return the new ones; with ``limits``, of each run only so many, and the rest is not told.
 
         Where an item is another one than it was, it and all behind it is new.
         """
+        new: list[Item] = []
         for item in items:
             if isinstance(item, Facts) and item.run:
                 self._run = item.run
@@ -40,30 +45,31 @@ class Told:
             marks = self._marks.get(run)
             if marks is None:
                 marks = self._marks[run] = array("q")
-            mark = _mark(item)
             if run in self._places:
                 place = self._places[run]
-                if place < len(marks) and marks[place] == mark:
+                if place < len(marks) and marks[place] == self._mark(item, place):
                     self._places[run] = place + 1
                     continue
                 del marks[place:]
                 del self._places[run]
             if limits is not None and len(marks) >= limits.get(run, 0):
                 continue
-            marks.append(mark)
+            marks.append(self._mark(item, len(marks)))
             if run != self._announced:
                 self._announced = run
-                yield Facts(run=run)
-            yield item
+                new.append(Facts(run=run))
+            new.append(item)
+        return new
 
-
-def _mark(item: Item) -> int:
-    """Return a number that is another for another item, in all likelihood, whatever the order of its values."""
-    if not isinstance(item, Row):
-        return hash(repr(item))
-    try:
-        total: object = math.fsum(item.values.values())
-    except (ValueError, OverflowError):
-        total = None
-    # The hash of NaN is another one for each NaN.
-    return hash((item.step, item.split, total if total == total else "nan", len(item.values)))  # noqa: PLR0124
+    def _mark(self, item: Item, place: int) -> int:
+        """Return a number that is another for another item, in all likelihood, whatever the order of its values."""
+        if not isinstance(item, Row):
+            return hash(repr(item))
+        if place % self._every:
+            return hash((item.step, item.split))
+        try:
+            total: object = math.fsum(item.values.values())
+        except (ValueError, OverflowError):
+            total = None
+        # The hash of NaN is another one for each NaN.
+        return hash((item.step, item.split, total if total == total else "nan", len(item.values)))  # noqa: PLR0124

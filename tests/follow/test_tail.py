@@ -1,0 +1,210 @@
+"""The life of a log: nothing lost and nothing twice, whatever becomes of the file."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+
+import pytest
+
+from trainvitals.follow.tail import Begin, Tail
+
+ALL = 1 << 30
+
+
+def read(tail, limit=ALL, *, final=False):
+    """Return what is new as text, with "|" where it begins anew."""
+    return "".join("|" if isinstance(piece, Begin) else piece.decode() for piece in tail.read(limit, final=final))
+
+
+def append(path, text):
+    """Write to the end of a file."""
+    with path.open("a") as file:
+        file.write(text)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Return the path of a log with three lines."""
+    path = tmp_path / "train.log"
+    path.write_text("one 1111\ntwo 2222\nthree 3333\n")
+    return path
+
+
+def test_what_is_appended_comes_once(log):
+    """Each poll gives what was added since the last one."""
+    tail = Tail(str(log))
+
+    assert read(tail) == "one 1111\ntwo 2222\nthree 3333\n"
+    assert read(tail) == ""
+    append(log, "four\n")
+    assert read(tail) == "four\n"
+
+
+def test_the_limit_holds(log):
+    """A poll reads no more bytes than it may, and the rest is known to be unread."""
+    tail = Tail(str(log))
+
+    assert read(tail, 10) == "one 1111\nt"
+    assert tail.unread == 19
+    assert read(tail) == "wo 2222\nthree 3333\n"
+
+
+def test_renamed_and_begun_anew(log):
+    """The last lines before the rename, and those that the program writes until it opens the new file, are read."""
+    tail = Tail(str(log))
+    read(tail)
+    append(log, "four\n")
+    old = log.rename(log.with_name("train.log.1"))
+    log.write_text("five\n")
+
+    assert read(tail) == "four\n"
+    append(old, "late\n")
+    assert read(tail) == "late\n|five\n"
+
+
+def test_renamed_and_not_there_yet(log):
+    """Until there is a new file, the old one is read on."""
+    tail = Tail(str(log))
+    read(tail)
+    old = log.rename(log.with_name("train.log.1"))
+    append(old, "four\n")
+
+    assert read(tail) == "four\n"
+    log.write_text("five\n")
+    assert read(tail) + read(tail) == "|five\n"
+
+
+def test_copied_and_truncated(log):
+    """What was added before the copy is read from the copy."""
+    tail = Tail(str(log))
+    read(tail)
+    append(log, "four\n")
+    shutil.copy(log, log.with_name("train.log.1"))
+    log.write_text("")
+    append(log, "five\n")
+
+    assert read(tail) == "four\n|five\n"
+
+
+def test_copied_truncated_and_longer_than_before(log):
+    """A file that grew past the old place is known by what stands before it."""
+    tail = Tail(str(log))
+    read(tail)
+    shutil.copy(log, log.with_name("train.log.1"))
+    log.write_text("other\n" * 20)
+
+    assert read(tail) == "|" + "other\n" * 20
+
+
+def test_rotated_twice_between_two_polls(log):
+    """A file that came and went is read as well."""
+    tail = Tail(str(log))
+    read(tail)
+    log.rename(log.with_name("train.log.2"))
+    between = log.with_name("train.log.1")
+    between.write_text("between\n")
+    os.utime(between, ns=(2_000_000_000 * 10**9, 2_000_000_000 * 10**9))
+    log.write_text("new\n")
+
+    assert read(tail, final=True) == "|between\n|new\n"
+
+
+def test_written_again(log):
+    """A file with other bytes before the place begins anew."""
+    tail = Tail(str(log))
+    read(tail)
+    log.write_text("one 1111,\ntwo 2222,\nthree 3333,\nfour,\n")
+
+    assert read(tail) == "|one 1111,\ntwo 2222,\nthree 3333,\nfour,\n"
+
+
+def test_goes_on_after_a_restart(log):
+    """A position leads to the place where the reading ended."""
+    tail = Tail(str(log))
+    read(tail, 9)
+    tail = Tail(str(log), tail.position())
+
+    assert read(tail) == "two 2222\nthree 3333\n"
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_goes_on_after_a_restart_in_a_file_that_was_rotated_meanwhile(log, is_copied):
+    """The rest of the old file is found beside the new one, by its inode or by its contents."""
+    tail = Tail(str(log))
+    read(tail, 9)
+    position = tail.position()
+    tail.close()
+    if is_copied:
+        shutil.copy(log, log.with_name("train.log.1"))
+        log.write_text("new\n")
+    else:
+        log.rename(log.with_name("train.log.1"))
+        log.write_text("new\n")
+
+    assert read(Tail(str(log), position)) == "two 2222\nthree 3333\n|new\n"
+
+
+def test_a_rest_that_was_compressed_is_found(log):
+    """A rotated log that was compressed while the exporter was down is read from its archive."""
+    tail = Tail(str(log))
+    read(tail, 9)
+    position = tail.position()
+    with gzip.open(log.with_name("train.log.1.gz"), "wb") as file:
+        file.write(log.read_bytes())
+    log.unlink()
+    log.write_text("new\n")
+
+    assert read(Tail(str(log), position)) == "two 2222\nthree 3333\n|new\n"
+
+
+def test_closed_and_opened_again(log):
+    """A file that was closed because it was at rest goes on when it grows."""
+    tail = Tail(str(log))
+    read(tail)
+    tail.close()
+
+    assert read(tail) == ""
+    append(log, "four\n")
+    assert read(tail) == "four\n"
+
+
+def test_closed_in_the_middle(log):
+    """A file that was closed with something unread goes on without having grown."""
+    tail = Tail(str(log))
+    read(tail, 9)
+    tail.close()
+
+    assert read(tail) == "two 2222\nthree 3333\n"
+
+
+def test_an_archive_is_its_text(tmp_path):
+    """A log compressed by gzip is read as text, whatever it is called, piece by piece."""
+    path = tmp_path / "train.log.gz"
+    path.write_bytes(gzip.compress(b"alpha\n") + gzip.compress(b"beta\n"))
+    tail = Tail(str(path))
+
+    assert read(tail, 3) == "alp"
+    position = tail.position()
+    assert read(tail) == "ha\nbeta\n"
+    assert tail.unread == 0
+    assert read(Tail(str(path), position)) == "ha\nbeta\n"
+
+
+def test_a_damaged_archive_is_an_error(tmp_path):
+    """It is no end of the log that could be mistaken for one."""
+    path = tmp_path / "train.log.gz"
+    path.write_bytes(gzip.compress(os.urandom(1 << 12))[:-20])
+
+    with pytest.raises(EOFError):
+        read(Tail(str(path)))
+
+
+def test_no_regular_file_is_an_error(tmp_path):
+    """A pipe does not block, and a folder is none."""
+    os.mkfifo(tmp_path / "pipe")
+
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(OSError, match="regular"):
+            read(Tail(str(path)))
