@@ -39,9 +39,9 @@ def follow(settings: Settings, out: TextIO, *, serve: bool) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     logs, runs = LogsCollector.from_settings(settings.sources), Runs(detect.build)
-    logs.start()
     try:
         while not stop.is_set():
+            logs.read()
             runs.update(logs.poll(), time.time())
             screen.show(runs, logs)
             # What was there before is shown at once, and not a slice every few seconds.

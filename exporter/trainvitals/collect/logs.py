@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trainvitals.collect.base import Collector, NoData, Sink
 from trainvitals.collect.followed import FollowedLog
@@ -30,8 +31,16 @@ class LogsCollector(Collector):
 
     name = "logs"
 
-    def __init__(self, follower: Follower | None, *, keep: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        follower: Follower | None,
+        *,
+        keep: float,
+        paths: Sequence[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._follower = follower
+        self._paths = paths
         self._keep = keep
         self._clock = clock
         self._lock = threading.Lock()
@@ -66,7 +75,7 @@ class LogsCollector(Collector):
             max_age=settings.keep,
             clock=clock,
         )
-        return cls(follower, keep=settings.keep, clock=clock)
+        return cls(follower, keep=settings.keep, paths=[log.path for log in settings.paths], clock=clock)
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
@@ -126,8 +135,13 @@ class LogsCollector(Collector):
         """Return what cannot be followed, and why, in words."""
         if self._follower is None:
             return []
+        found = [path for run in self._runs.values() for path in run.paths]
         unknown = [path for run in self._runs.values() if not run.formats for path in run.paths]
-        return sorted({**dict.fromkeys(unknown, "no format that is known"), **self._follower.problems}.items())
+        missing = [path for path in self._paths if not glob.glob(path, recursive=True) and not os.path.lexists(path)]
+        empty = [path for path in self._paths if path not in missing and not found]
+        complaints = dict.fromkeys(unknown, "no format that is known") | dict.fromkeys(missing, "not there")
+        complaints |= dict.fromkeys(empty, "no log of a known format in it")
+        return sorted({**complaints, **self._follower.problems}.items())
 
     def collect(self, sink: Sink) -> None:
         """Read what is new, then add the families about logs."""
