@@ -234,6 +234,15 @@ def test_what_is_logged_arrives(recorded):
 
 
 @pytest.mark.usefixtures("probe")
+def test_a_second_training_loses_no_step(recorded):
+    """Its optimizer is another one, and not one that steps in turns with the first."""
+    loops = [Loop(1, 2).train(), Loop(3, 4, 5).train()]
+
+    assert losses(recorded()) == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (5, 5.0)]
+    assert len(loops) == 2
+
+
+@pytest.mark.usefixtures("probe")
 def test_what_a_loop_is_made_of_is_told_once_and_changes_only_with_it(recorded):
     """The same loop again tells nothing new, under another name of its run; another size of batches is what changed."""
     for run, size, rate in (("a", 2, 0.5), ("b", 2, 0.5), ("c", 3, 0.25)):

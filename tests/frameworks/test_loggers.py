@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from tests.frameworks import fakes
+from tests.frameworks.scripts import run_python
 from tests.probe.conftest import Recorded
 
 from trainvitals.frameworks import loggers as adapter
@@ -117,6 +118,34 @@ def test_evaluations_are_told_whole(loggers, recorded):
         ("test", 2, {"loss": 4.0}),
         ("validation", 2, {"loss": 5.0}),
     ]
+
+
+def test_an_evaluation_in_the_call_of_a_step_is_one_of_that_step(loggers, recorded):
+    """Also without a number: it belongs to the step beside it, not to the one before."""
+    loggers.take({"val/loss": 3.0, "loss": 2.0})
+    loggers.take({"val/loss": 1.5, "loss": 1.0})
+
+    assert evaluations(recorded()) == [("validation", 0, {"loss": 3.0}), ("validation", 1, {"loss": 1.5})]
+
+
+def test_the_call_that_begins_the_recording_is_taken_whole(spool):
+    """The first call of all holds a loss and an evaluation: neither is lost."""
+    script = (
+        "from trainvitals.frameworks.loggers import loggers\n"
+        "loggers.take({'val/loss': 3.0, 'loss': 2.0})\n"
+        "loggers.take({'val/loss': 1.5, 'loss': 1.0})\n"
+    )
+    run_python("-c", script, TRAINVITALS_DIR=str(spool))
+
+    assert [values for _, _, values in evaluations(Recorded(str(spool)))] == [{"loss": 3.0}, {"loss": 1.5}]
+
+
+def test_an_array_of_one_number_is_one(loggers, recorded):
+    """As TensorBoard takes it; one of several numbers is none."""
+    numpy = pytest.importorskip("numpy", reason="needs NumPy")
+    loggers.take({"loss": numpy.array([2.5]), "lr": numpy.float32(0.5), "two": numpy.array([1.0, 2.0])}, numpy.int64(3))
+
+    assert recorded().steps == [(3, {"loss": 2.5, "learning_rate": 0.5})]
 
 
 def test_who_knows_the_loss_better_is_not_contradicted(loggers, capture, recorded):

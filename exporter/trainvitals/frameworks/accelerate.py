@@ -66,6 +66,8 @@ class Watch:
         if capture.is_muted(Source.LIBRARY):
             return
         self.training = True
+        # A new optimizer after others is another training, or will step in the same round: its first step counts.
+        self._stepped = set()
         ranks = {"rank": accelerator.process_index, "local_rank": accelerator.local_process_index}
         capture.begin(framework="accelerate", world_size=accelerator.num_processes, **ranks)
         # The optimizer below ends its step before ours does.

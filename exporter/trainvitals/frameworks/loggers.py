@@ -58,13 +58,14 @@ class Loggers:
                 training[ours] = value
             elif isinstance(value, (int, float)):
                 number = int(value)
+        # The step first: the first of all begins the recording, and an evaluation without a number is one of this step.
+        if training:
+            self.flush()
+            self._training(number, training)
         for split, found in results.items():
             self._evaluation(split, number, found)
         if results and whole:
             self.flush()
-        if training:
-            self.flush()
-            self._training(number, training)
 
     def _training(self, number: int | None, values: dict[str, Any]) -> None:
         others = {name: value for name, value in values.items() if name not in _CLOCKS and self._has_room(name)}
@@ -125,13 +126,13 @@ def _is_host_number(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether this is a number of Python or NumPy, or a tensor of one element; text, pictures and tables are not."""
+    """Whether this is a number of Python, or an array or tensor of one element; text, pictures and tables are not."""
     if isinstance(value, (int, float)):
         return not isinstance(value, bool)
     size = getattr(value, "numel", None)
     if callable(size):
         return bool(size() == 1)
-    return getattr(value, "shape", None) == () and hasattr(value, "dtype")
+    return hasattr(value, "dtype") and getattr(value, "size", None) == 1
 
 
 #: That of this process.
