@@ -104,3 +104,5 @@ def test_the_environment_is_the_same_at_each_start():
     """Folders of caches that are made anew, and the address of a rendezvous."""
     environ = {"TRITON_CACHE_DIR": "/tmp/tmpab12cd34", "NCCL_COMM_ID": "10.0.0.1:31999", "NCCL_DEBUG": "INFO"}
     assert environment(environ) == {"TRITON_CACHE_DIR": "/tmp/<temporary>", "NCCL_DEBUG": "INFO"}
+    devices = {"CUDA_VISIBLE_DEVICES": "GPU-5f2b8c1e-0a1b-4c2d-8e3f-0123456789ab"}
+    assert environment(devices) == devices

@@ -135,8 +135,8 @@ def environment(environ: Mapping[str, str]) -> digest.Rows:
         is_told = _VARIABLES.fullmatch(name) and not private.is_secret(name) and not steady.is_own(name)
         text = digest.text_of(environ[name]) if is_told and len(rows) < 100 else None
         if text is not None:
-            # None of them names data: what looks like a moment or a host is one.
-            rows[name] = same.text(f"{name}.output", text)
+            # None of them names data: what looks like a moment or a host is one.  A device may be named by a UUID.
+            rows[name] = text if name in _OF_RANK else same.text(f"{name}.output", text)
     return rows
 
 
