@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from trainvitals.collect.log_errors import COUNT, KIND, TROUBLE
+from trainvitals.collect.log_errors import COUNT, KIND, SURVIVED, TROUBLE
 from trainvitals.follow.run import FollowedRun
 from trainvitals.metrics import LOGGED_STATES
 from trainvitals.telemetry import Event, Step
@@ -209,9 +209,10 @@ class FollowedLog:
         quiet = now - self.grown
         if self._finished:
             return "finished"
-        if self._in_trouble and self._last is not None and self._last.count > self._trouble_count:
-            self._in_trouble = False
-        if self._in_trouble and quiet > FAILED_AFTER:
+        since = 0 if self._last is None else self._last.count - self._trouble_count
+        self._in_trouble = self._in_trouble and since <= SURVIVED
+        # Where steps came after the error, it may be that the training only takes its time for the next one.
+        if self._in_trouble and quiet > (self.silence if since else FAILED_AFTER):
             return "failed"
         if quiet <= self.silence:
             return "running"

@@ -13,8 +13,8 @@ from trainvitals.telemetry import Event, Step
 KIND = SIGNAL = "log_error"
 #: The field of an event that tells how many steps came before it.
 COUNT = "count"
-#: A training that went on for so many steps, or so many seconds of its log, has survived its error.
-_STEPS, _SECONDS = 100, 600.0
+#: A training that went on for more than so many steps has survived its error; until its ranks notice, it makes some.
+SURVIVED = 10
 #: So many errors of one trouble are compared, and so many causes counted.
 _REMEMBERED, _CAUSES = 64, 128
 _LONGEST = 160
@@ -58,10 +58,8 @@ class LogErrors:
     def _is_over(self) -> bool:
         if self._newest is None or not self._events:
             return False
-        last = self._events[-1]
-        count = last.fields.get(COUNT)
-        steps = self._newest.count - count if isinstance(count, int) else 0
-        return steps >= _STEPS or (steps > 0 and self._newest.time - last.time >= _SECONDS)
+        count = self._events[-1].fields.get(COUNT)
+        return isinstance(count, int) and self._newest.count - count > SURVIVED
 
     @property
     def root(self) -> Event | None:
