@@ -76,7 +76,7 @@ _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 #: One rank's log: worker_3.log (MindSpore's msrun), workerlog.3 (PaddlePaddle), rank_3/stdout.log, log_rank3.txt.
 _RANK = re.compile(
-    r"(?:(?<=[^a-z])|^)(?:workerlog|worker|local_rank|rank|proc|process)[_.\-]?(\d{1,6})(?![\d.])", re.IGNORECASE
+    r"(?:(?<=[^a-z])|^)(?:workerlog|worker|local_rank|rank|proc|process)[_.\-]?(\d{1,6})(?!\d)", re.IGNORECASE
 )
 #: torchrun --log-dir: RUN/attempt_0/3/stdout.log.
 _TORCHRUN = re.compile(r"(.*)/attempt_(\d{1,6})/(\d{1,6})/(stdout|stderr)\.log")

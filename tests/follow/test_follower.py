@@ -1,0 +1,464 @@
+"""Followed logs as a whole: found, read, rotated, rewritten, remembered."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import random
+import shutil
+import threading
+import time
+
+import pytest
+from tests.helpers import wait_until
+
+from trainvitals.follow.base import Facts, FileFormat, Row
+from trainvitals.follow.follower import SEARCH, Follower
+from trainvitals.follow.formats.tables import Table
+from trainvitals.follow.reader import REST
+from trainvitals.follow.sources import Source
+
+
+class Clock:
+    """A clock that goes on at each look: folders are searched at every poll."""
+
+    now = 2e9
+
+    def __call__(self):
+        """Return the time."""
+        self.now += SEARCH
+        return self.now
+
+
+@pytest.fixture
+def follow(tmp_path):
+    """Return a function that makes a follower of patterns below the test's folder."""
+    made = []
+
+    def make(*patterns, **more):
+        more.setdefault("rate", math.inf)
+        more.setdefault("clock", Clock())
+        sources = [one if isinstance(one, Source) else Source(str(tmp_path / one)) for one in patterns]
+        made.append(Follower(sources, **more))
+        return made[-1]
+
+    yield make
+    for follower in made:
+        follower.close()
+
+
+def line(step, value=None):
+    """Return a line of nanoGPT."""
+    return f"iter {step}: loss {3.0 if value is None else value:.4f}, time 250.00ms, mfu 30.00%\n"
+
+
+def steps(runs):
+    """Return the new steps of runs by name."""
+    return {run.name: [step.step for step in run.steps] for run in runs}
+
+
+def write(path, *texts, mode="w"):
+    """Write texts to a file whose folder may be missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open(mode) as file:
+        file.writelines(texts)
+
+
+def test_one_file_is_one_run(follow, tmp_path):
+    """It is called after its folder and itself, and its format is found by content."""
+    write(tmp_path / "exp7" / "train.log", "hello\n", line(0), line(10))
+
+    (run,) = follow("exp7/train.log").poll()
+
+    assert run.name == "exp7/train"
+    assert run.formats == ("nanogpt",)
+    assert run.identity.framework == "nanogpt"
+    assert [(step.step, step.count, step.values["step_seconds"]) for step in run.steps] == [(0, 1, 0.25), (10, 2, 0.25)]
+
+
+def test_several_runs_below_a_folder(follow, tmp_path):
+    """They are called by their paths in it; what is no log is no run."""
+    write(tmp_path / "a" / "train.log", line(1))
+    write(tmp_path / "b" / "x" / "train.log", line(2))
+    write(tmp_path / "b" / "config.yaml", line(3))
+    write(tmp_path / "b" / "notes.txt", "nothing here\n")
+
+    assert steps(follow("").poll()) == {"a/train": [1], "b/x/train": [2]}
+
+
+def test_a_pattern_and_a_name(follow, tmp_path):
+    """A pattern finds files that come later; a name given to a source is the begin of theirs."""
+    follower = follow(Source(str(tmp_path / "*" / "train.log"), run="mine"))
+    assert follower.poll() == []
+    write(tmp_path / "a" / "train.log", line(1))
+    assert steps(follower.poll()) == {"mine": [1]}
+
+
+def test_ranks_of_a_folder_are_one_run(follow, tmp_path):
+    """Logs of single ranks, by their names, are one run, and one of them is heard."""
+    for rank in range(3):
+        write(tmp_path / "job" / f"worker_{rank}.log", *(line(step, 3 + rank) for step in range(4)))
+
+    (run,) = follow("job").poll()
+
+    assert run.name == "job"
+    assert [(step.step, step.values["loss"]) for step in run.steps] == [(0, 3.0), (1, 3.0), (2, 3.0), (3, 3.0)]
+    assert run.identity.world_size == 3
+    assert run.attempt == 0
+
+
+def test_attempts_of_torchrun_are_one_run(follow, tmp_path):
+    """The logs of all ranks and restarts below torchrun's folder are one run with two attempts."""
+    for rank in (0, 1):
+        write(
+            tmp_path / "none_x" / "attempt_0" / str(rank) / "stdout.log", *(line(step, 3 + rank) for step in range(90))
+        )
+        write(
+            tmp_path / "none_x" / "attempt_1" / str(rank) / "stdout.log", *(line(step, 2 + rank) for step in range(9))
+        )
+
+    (run,) = follow("").poll()
+
+    assert run.name == "none_x"
+    assert len(run.steps) == 99
+    assert run.attempt == 1
+
+
+def test_interleaved_ranks_in_one_file(follow, tmp_path):
+    """Prefixes of ranks are cut off, and the same step of another rank is not told."""
+    write(tmp_path / "t.log", *(f"[rank{rank}]: {line(step, 3 + rank)}" for step in range(3) for rank in (0, 1)))
+
+    (run,) = follow("t.log").poll()
+
+    assert [(step.step, step.values["loss"]) for step in run.steps] == [(0, 3.0), (1, 3.0), (2, 3.0)]
+
+
+def test_a_log_that_says_much_before_it_trains(follow, tmp_path):
+    """Its format is found when the first step comes, megabytes later, and no step is missed."""
+    write(tmp_path / "t.log", *("def forward(self, x): return self.proj(x)  # loss\n" for _ in range(60000)))
+    write(tmp_path / "t.log", *(line(step) for step in range(500)), mode="a")
+
+    (run,) = follow("t.log").poll()
+
+    assert [step.step for step in run.steps] == list(range(500))
+
+
+def test_half_lines_wait(follow, tmp_path):
+    """Half a number is a wrong one: a half line is told when its end comes, or after minutes of rest."""
+    clock = Clock()
+    path = tmp_path / "t.log"
+    write(
+        path,
+        line(1),
+        "iter 2: loss 2.5",
+    )
+    follower = follow("t.log", clock=clock)
+
+    assert steps(follower.poll()) == {f"{tmp_path.name}/t": [1]}
+    write(path, "000, time 1.00ms, mfu 1.00%\niter 3: loss 2.2, time 5.00ms, mfu 10.00%", mode="a")
+    assert steps(follower.poll()) == {f"{tmp_path.name}/t": [2]}
+    clock.now += REST
+    assert steps(follower.poll()) == {f"{tmp_path.name}/t": [3]}
+
+
+def test_the_end_of_a_finished_log_counts(follow, tmp_path):
+    """A last line without a line end is a line when nobody writes any more."""
+    write(tmp_path / "t.log", line(1), line(2).rstrip())
+
+    assert steps(follow("t.log").poll(final=True)) == {f"{tmp_path.name}/t": [1, 2]}
+
+
+def test_bars_and_colours(follow, tmp_path):
+    """Drawings of a bar, colours and line ends of Windows do not hide a step."""
+    write(tmp_path / "t.log", " 5%|## | 1/20\r 10%|### | 2/20\r\x1b[32m", line(1).rstrip(), "\x1b[0m\r\n", line(2))
+
+    assert steps(follow("t.log").poll()) == {f"{tmp_path.name}/t": [1, 2]}
+
+
+def test_compressed(follow, tmp_path):
+    """A finished log that was compressed is read."""
+    (tmp_path / "old.log.gz").write_bytes(gzip.compress((line(1) + line(2)).encode()))
+
+    assert steps(follow("").poll()) == {"old": [1, 2]}
+
+
+def test_a_table_that_is_written_again(follow, tmp_path):
+    """Lightning writes the whole file again when a column appears: what was told is not told again."""
+    path = tmp_path / "metrics.csv"
+    write(path, "epoch,step,train_loss\n", "0,9,2.5\n", "0,19,nan\n", "0,29,2.25\n")
+    follower = follow("metrics.csv")
+    name = f"{tmp_path.name}/metrics"
+    assert steps(follower.poll()) == {name: [9, 19, 29]}
+    write(
+        path,
+        "epoch,step,train_loss,val_loss\n",
+        "0,9,2.5,\n",
+        "0,19,nan,\n",
+        "0,29,2.25,\n",
+        "0,29,,2.75\n",
+        "1,39,2.0,\n",
+    )
+
+    (run,) = follower.poll()
+
+    assert [(step.step, step.count) for step in run.steps] == [(39, 4)]
+    assert [(event.kind, event.fields["values"]) for event in run.events] == [("evaluation", {"loss": 2.75})]
+    assert run.attempt == 0
+
+
+def test_a_table_of_another_run(follow, tmp_path):
+    """A file that was written anew by another run is a new attempt."""
+    path = tmp_path / "metrics.csv"
+    write(path, "step,loss,lr\n", *(f"{step},{3 - step / 100},0.1\n" for step in range(100)))
+    follower = follow("metrics.csv")
+    follower.poll()
+    write(path, "step,loss,lr\n", *(f"{step},{4 - step / 100},0.1\n" for step in range(3)))
+
+    (run,) = follower.poll()
+
+    assert [(step.step, step.values["loss"]) for step in run.steps] == [(0, 4.0), (1, 3.99), (2, 3.98)]
+    assert run.attempt == 1
+
+
+class Whole(FileFormat):
+    """A format of a list in JSON: [run, step, loss] in each place."""
+
+    name = "whole"
+
+    def sniff(self, head, path):  # noqa: ARG002
+        """Return how sure it is."""
+        return 100 * head.startswith(b"[[")
+
+    def read(self, path):
+        """Return all that is in it."""
+        with open(path) as file:
+            for run, step, value in json.load(file):
+                if run:
+                    yield Facts(run=run)
+                yield Row(step, {"loss": value})
+
+
+def test_a_file_that_is_read_as_a_whole(follow, tmp_path):
+    """Whenever it changes, what is new in it is told; half a file is tried again."""
+    path = tmp_path / "state.json"
+    write(path, json.dumps([["", 1, 3.0], ["", 2, math.nan]]))
+    follower = follow("state.json", formats=[Whole()])
+    name = f"{tmp_path.name}/state"
+    assert steps(follower.poll()) == {name: [1, 2]}
+    write(path, "[[")
+    assert steps(follower.poll()) == {name: []}
+    assert follower.problems
+    write(path, json.dumps([["", 1, 3.0], ["", 2, math.nan], ["", 3, 2.0]]))
+    assert steps(follower.poll()) == {name: [3]}
+    assert not follower.problems
+
+
+def test_several_runs_in_one_file(follow, tmp_path):
+    """A database of several runs is several runs, each with what is new of it, over a restart too."""
+    path = tmp_path / "db"
+    positions = str(tmp_path / "positions.json")
+    write(path, json.dumps([["a", 1, 3.0], ["b", 1, 4.0]]))
+    follower = follow("db", formats=[Whole()], positions=positions)
+    name = f"{tmp_path.name}/db"
+    assert steps(follower.poll()) == {f"{name}/a": [1], f"{name}/b": [1]}
+    follower.save()
+    write(path, json.dumps([["a", 1, 3.0], ["a", 2, 2.0], ["b", 1, 4.0]]))
+    assert steps(follower.poll()) == {f"{name}/a": [2], f"{name}/b": []}
+
+    again = follow("db", formats=[Whole()], positions=positions).poll()
+    assert steps(again) == {f"{name}/a": [2], f"{name}/b": []}
+    assert [[step.step for step in run.history] for run in again] == [[1], [1]]
+
+
+def test_a_restart_neither_loses_nor_repeats_a_step(follow, tmp_path):
+    """What was told before is history; what came meanwhile is news; counts, attempt and evaluations go on."""
+    path, positions = tmp_path / "t.log", str(tmp_path / "state" / "positions.json")
+    write(path, line(0), line(10), "step 10: train loss 2.0, val loss 2.1\n", line(20), "iter 30: lo")
+    follower = follow("t.log", positions=positions)
+    follower.poll()
+    follower.save()
+    follower.close()
+    write(path, "ss 2.7500, time 250.00ms, mfu 30.00%\n", line(40), mode="a")
+
+    (run,) = follow("t.log", positions=positions).poll()
+
+    assert [(step.step, step.count) for step in run.history] == [(0, 1), (10, 2), (20, 3)]
+    assert [(step.step, step.count, step.values["loss"]) for step in run.steps] == [(30, 4, 2.75), (40, 5, 3.0)]
+    assert run.events == []
+
+
+def test_a_restart_of_a_table(follow, tmp_path):
+    """A table's header is read again."""
+    path, positions = tmp_path / "m.csv", str(tmp_path / "positions.json")
+    write(path, "step,loss,lr\n", "1,2.0,0.5\n", "2,1.5,0.5\n")
+    follower = follow("m.csv", positions=positions)
+    follower.poll()
+    follower.save()
+    write(path, "3,1.25,0.25\n", mode="a")
+
+    (run,) = follow("m.csv", positions=positions).poll()
+
+    assert [(step.step, step.count, step.values) for step in run.steps] == [
+        (3, 3, {"loss": 1.25, "learning_rate": 0.25})
+    ]
+
+
+def test_a_restart_while_the_log_was_rotated(follow, tmp_path):
+    """The rest of the old file and the new one are read, each line once."""
+    path, positions = tmp_path / "t.log", str(tmp_path / "positions.json")
+    write(path, line(0), line(10), "iter 20: lo")
+    follower = follow("t.log", positions=positions)
+    follower.poll()
+    follower.save()
+    follower.close()
+    write(path, "ss 2.7500, time 250.00ms, mfu 30.00%\n", mode="a")
+    path.rename(tmp_path / "t.log.1")
+    write(path, line(30))
+
+    (run,) = follow("t.log", positions=positions).poll()
+
+    assert [step.step for step in run.steps] == [20, 30]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version":1,"state":{"logs":[],"runs":3}}', '{"version":9}', "\0" * 99]
+)
+def test_a_damaged_file_of_positions_is_as_good_as_none(follow, tmp_path, text):
+    """Everything is read from its begin, and nothing fails."""
+    (tmp_path / "positions.json").write_text(text)
+    write(tmp_path / "t.log", line(0))
+    follower = follow("t.log", positions=str(tmp_path / "positions.json"))
+
+    assert steps(follower.poll()) == {f"{tmp_path.name}/t": [0]}
+    follower.save()
+    assert json.loads((tmp_path / "positions.json").read_text())["version"] == 1
+
+
+def test_garbage_costs_itself(follow, tmp_path):
+    """Binary rubbish, endless lines and files that cannot be read do not stop the others."""
+    chance = random.Random(3)
+    (tmp_path / "rubbish.log").write_bytes(chance.randbytes(1 << 18))
+    (tmp_path / "endless.log").write_bytes(b"x" * (1 << 20))
+    (tmp_path / "mixed.log").write_bytes(line(1).encode() + chance.randbytes(5000) + b"\n" + line(2).encode())
+    os.mkfifo(tmp_path / "pipe.log")
+    (tmp_path / "gone.log").symlink_to(tmp_path / "nowhere")
+
+    assert steps(follow("").poll()) == {"mixed": [1, 2]}
+
+
+def test_the_byte_rate_is_limited(follow, tmp_path):
+    """A long log is read over several polls, and what is left is told."""
+    write(tmp_path / "t.log", *(line(step) for step in range(60000)))
+    follower = follow("t.log", rate=1.0, clock=time.time)
+
+    (run,) = follower.poll()
+    first = len(run.steps)
+    assert 0 < first < 60000
+    assert run.behind > 0
+    while follower.behind:
+        (run,) = follower.poll()
+        assert run.steps[0].step == first
+        first += len(run.steps)
+    assert first == 60000
+
+
+def test_old_logs_are_left_alone(follow, tmp_path):
+    """A log that was not written for long when it is found is not followed."""
+    write(tmp_path / "old.log", line(1))
+    os.utime(tmp_path / "old.log", (1e9, 1e9))
+
+    follower = follow("", max_age=3600.0)
+
+    assert follower.poll() == []
+    assert follower.rejected["old"] == 1
+
+
+class Scanner:
+    """Finds the word PANIC."""
+
+    def scan(self, block):
+        """Return the events of a block."""
+        from trainvitals.telemetry import Event
+
+        place = block.find(b"PANIC")
+        return [] if place < 0 else [(place, Event(0.0, "error", -1, {"text": "PANIC"}))]
+
+
+def test_errors_land_between_the_steps(follow, tmp_path):
+    """An error has the step that was the newest before it, once, whether the format is known by then or not."""
+    write(tmp_path / "t.log", line(1), line(2), "PANIC\n", line(3))
+    write(tmp_path / "u.log", "PANIC early\n")
+    follower = follow("t.log", "u.log", scanner=Scanner)
+
+    found = {run.name[-1]: [(event.kind, event.step) for event in run.events] for run in follower.poll()}
+    assert found == {"t": [("error", 2)], "u": [("error", -1)]}
+    write(tmp_path / "u.log", line(1), mode="a")
+    assert [event for run in follower.poll() for event in run.events] == []
+
+
+def test_only_the_format_that_is_named(follow, tmp_path):
+    """A source may name its format; no other is found."""
+    write(tmp_path / "t.log", line(1))
+
+    assert follow(Source(str(tmp_path), format="table")).poll() == []
+    assert Table.name == "table"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_is_lost_and_nothing_comes_twice(tmp_path, seed):
+    """A writer appends while its log is renamed, copied and truncated, and the exporter is restarted."""
+    path, positions = tmp_path / "live.log", str(tmp_path / "positions.json")
+    chance = random.Random(seed)
+    done = threading.Event()
+    total = 1500
+
+    def write_all():
+        file = path.open("a")
+        for step in range(total):
+            text = line(step)
+            cut = chance.randrange(len(text))
+            for piece in (text[:cut], text[cut:]):
+                file.write(piece)
+                file.flush()
+            if step % 150 == 149:
+                number = step // 150
+                if chance.random() < 0.5:
+                    path.rename(tmp_path / f"live.log.{number}")
+                    file.close()
+                    file = path.open("a")
+                else:
+                    shutil.copy(path, tmp_path / f"live.log.{number}")
+                    file.truncate(0)
+                time.sleep(0.03)
+            elif step % 10 == 0:
+                time.sleep(0.001)
+        file.close()
+        done.set()
+
+    path.touch()
+    writer = threading.Thread(target=write_all)
+    found, history, polls = [], 0, 0
+    follower = Follower([Source(str(path))], positions=positions, rate=math.inf)
+    writer.start()
+
+    def poll():
+        nonlocal follower, history, polls
+        polls += 1
+        for run in follower.poll():
+            found.extend((step.step, step.count) for step in run.steps)
+            history += len(run.history)
+        follower.save()
+        if polls % 5 == 0:
+            follower.close()
+            follower = Follower([Source(str(path))], positions=positions, rate=math.inf)
+        return done.is_set() and len(found) >= total
+
+    wait_until(poll)
+    writer.join()
+    follower.poll(final=True)
+    follower.close()
+
+    assert found == [(step, step + 1) for step in range(total)]
+    assert history
