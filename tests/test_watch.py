@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tests.helpers import wait_until
@@ -128,6 +129,14 @@ def test_the_screen_says_only_what_is_new(tmp_path):
 def test_times_are_written_as_people_say_them(seconds, text):
     """Two units at most."""
     assert text == duration(seconds)
+
+
+def test_every_format_is_documented():
+    """Each word that --format takes has its row in docs/follow.md."""
+    from trainvitals.follow.formats import FORMATS
+
+    page = (Path(__file__).parents[1] / "docs" / "follow.md").read_text()
+    assert [] == [known.name for known in FORMATS if f"| `{known.name}` |" not in page]
 
 
 # Processes ----------------------------------------------------------------------------------------------------------
