@@ -73,6 +73,10 @@ bench-devices: ## Compare with nvitop-exporter on a driver that does not exist (
 	@deploy/setup/environment $(PYTHON) .venv-bench node nvitop-exporter
 	.venv-bench/bin/python benchmarks/devices.py
 
+.PHONY: bench-follow
+bench-follow: $(VENV)/.dev ## Measure how fast logs are read (minutes; writes 1 GiB below the temporary folder)
+	$(BIN)/python benchmarks/follow.py
+
 .PHONY: clean
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .venv-bench build dist *.egg-info exporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

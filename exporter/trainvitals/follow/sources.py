@@ -263,7 +263,7 @@ def _describe(path: str) -> _Found:
     last = os.path.basename(folder)
     for place, text in ((name, name), (last, last)):
         if found := _RANK.search(text):
-            bare = (text[: found.start()] + text[found.end() :]).strip("_.-")
+            bare = text[: found.start()].rstrip("_.-") + text[found.end() :]
             bare = _ENDINGS.sub("", f".{bare}").strip(".")
             if place is name:
                 group = os.path.join(folder, bare) if bare else folder

@@ -124,16 +124,19 @@ class _Parser:
             return self._begin(_read_header(line))
         cells = _split(line, header.delimiter)
         if len(cells) != len(header.cells):
-            return ()
+            return self._again(line)
         try:
             step = self._rows if header.step is None else int(float(cells[header.step]))
         except (ValueError, OverflowError):
-            # Runs that were written one behind the other, each with its header.
-            again = _read_header(line)
-            return () if again is None else (Facts(started=0.0), *self._begin(again))
+            return self._again(line)
         rows = self._rows_of(header, step, cells)
         self._rows += bool(rows)
         return rows
+
+    def _again(self, line: str) -> Iterable[Item]:
+        """Take a line that is no row: a header again, of runs that were written one behind the other."""
+        header = _read_header(line)
+        return () if header is None else (Facts(started=0.0), *self._begin(header))
 
     def _begin(self, header: _Header | None) -> Iterable[Item]:
         self._header, self._rows = header, 0
