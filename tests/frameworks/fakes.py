@@ -281,7 +281,13 @@ class Torchtitan:
         self.checkpoints = module(
             "torchtitan.components.checkpointer.base", BaseCheckpointManager=BaseCheckpointManager
         )
-        self.trainer = module("torchtitan.trainer", Trainer=Trainer)
+        # It imports what is in the others, as the real one does.
+        self.trainer = module(
+            "torchtitan.trainer",
+            Trainer=Trainer,
+            BaseCheckpointManager=BaseCheckpointManager,
+            MetricsProcessor=MetricsProcessor,
+        )
 
     @contextlib.contextmanager
     def span(self, name):

@@ -45,3 +45,13 @@ def test_rows_within_a_round_are_learnt(order, rounds):
 
     assert abs(sum(cycle.begins(part) for part in order[6:]) - (rounds - 1)) <= 4
     assert sum(cycle.begins(part) for part in order) == rounds
+
+
+def test_a_row_that_once_was_longer_is_still_one_round():
+    """Rows within a round may grow to four times the longest so far; above that, the part is taken to be alone."""
+    cycle = Cycle()
+    for part in "AAAB" * 20:
+        cycle.begins(part)
+
+    assert sum(cycle.begins(part) for part in "AAAAAAAAAAAAB" * 10) == 10
+    assert sum(cycle.begins(part) for part in "A" * 1000) > 900

@@ -72,6 +72,18 @@ def test_a_loss_that_the_program_has_divided(capture, recorded):
     assert capture.is_muted(Source.OPTIMIZER)
 
 
+def test_a_loss_that_the_model_returns_counts_once(capture, recorded):
+    """It is what ``forward`` gave and what ``backward`` gets: the mean of 1 and 4, and not of 1, 1 and 4."""
+    engine = engine_of(gradient_accumulation_steps=2)
+    for loss in (1.0, 4.0):
+        engine.forward(torch.tensor(loss))
+        engine.backward(torch.tensor(loss))
+        engine.step()
+
+    assert [values["loss"] for _, values in recorded().steps] == [2.5]
+    assert capture.is_muted(Source.OPTIMIZER)
+
+
 def test_a_backward_that_passes_by_the_engine(capture, recorded):
     """loss.backward() is allowed: the loss is what the model returned while it trained, and no other output."""
     engine = engine_of(gradient_accumulation_steps=2)

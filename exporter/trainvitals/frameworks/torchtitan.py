@@ -20,8 +20,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-from trainvitals import probe
-from trainvitals import names
+from trainvitals import names, probe
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe
 from trainvitals.frameworks.imports import when_imported
@@ -134,7 +133,8 @@ def register(*, structured_logger: logging.Logger, **_: Any) -> None:
 def install(module: ModuleType) -> None:
     """Hang into what the module has of torchtitan: its metrics, its checkpoints, its trainer."""
     _listen(logging.getLogger(_LOGGER))
-    if hasattr(module, "BaseCheckpointManager"):
+    # By its name: the trainer has imported what is in the others.
+    if module.__name__.endswith(".base"):
         around(
             module.BaseCheckpointManager,
             "save",
