@@ -24,7 +24,7 @@ from trainvitals.collect.spool import Spool
 T = TypeVar("T")
 
 #: Long enough for a machine that is busy with other things.
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 def wait_until(question: Callable[[], T], *, timeout: float = PATIENCE) -> T:
