@@ -72,15 +72,15 @@ def test_a_loss_that_the_program_has_divided(capture, recorded):
     assert capture.is_muted(Source.OPTIMIZER)
 
 
-def test_a_loss_that_the_model_returns_counts_once(capture, recorded):
-    """It is what ``forward`` gave and what ``backward`` gets: the mean of 1 and 4, and not of 1, 1 and 4."""
+def test_a_loss_that_the_program_makes_of_the_models_counts_alone(capture, recorded):
+    """What ``backward`` gets takes the place of what ``forward`` has returned: a penalty may have been added."""
     engine = engine_of(gradient_accumulation_steps=2)
-    for loss in (1.0, 4.0):
-        engine.forward(torch.tensor(loss))
-        engine.backward(torch.tensor(loss))
+    for of_model, whole in ((1.0, 2.0), (4.0, 6.0)):
+        engine.forward(torch.tensor(of_model))
+        engine.backward(torch.tensor(whole))
         engine.step()
 
-    assert [values["loss"] for _, values in recorded().steps] == [2.5]
+    assert [values["loss"] for _, values in recorded().steps] == [4.0]
     assert capture.is_muted(Source.OPTIMIZER)
 
 
