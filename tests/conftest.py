@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Small models on one thread each: several would wait for each other while other tests use the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Examples that failed are printed; a database of them would make the checkout a place that must be writable.
-settings.register_profile("trainvitals", database=None)
+# How long an example takes says how busy the machine is.
+settings.register_profile("trainvitals", database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trainvitals")
 
 
