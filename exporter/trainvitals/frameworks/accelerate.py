@@ -61,6 +61,14 @@ class Watch:
         """Whether there is no loop of the program's own."""
         return not self.training or capture.is_muted(Source.LIBRARY)
 
+    @property
+    def is_below(self) -> bool:
+        """Whether a framework or the program itself owns the steps, and there is no loop of its own here."""
+        try:
+            return not self.training and capture.is_muted(Source.LIBRARY)
+        except Exception:  # Asked by a loader of the program's; the next hook counts it.
+            return False
+
     def prepare(self, accelerator: Any, *_: Any, **__: Any) -> None:
         """An optimizer is prepared: the first sign of a training."""
         if capture.is_muted(Source.LIBRARY):
@@ -201,11 +209,17 @@ def install(module: ModuleType) -> None:
             _watch_loader(getattr(loaders, name))
 
 
+#: Hooks of every batch that are for nothing without a loop of the program's own, as below the Trainer.
+_OF_A_LOOP = frozenset({"take_batch", "take_loss", "step"})
+
+
 def _hook(name: str) -> Callable[..., None]:
     """Return a method of the watch, silent once it has raised: steps are many."""
+    needs_loop = name in _OF_A_LOOP
 
     def hook(*args: Any, **kwargs: Any) -> None:
-        watch.switches.call(name, getattr(watch, name), *args, **kwargs)
+        if watch.training or not needs_loop:
+            watch.switches.call(name, getattr(watch, name), *args, **kwargs)
 
     return hook
 
@@ -303,7 +317,9 @@ def _watch_loader(kind: Any) -> None:
 
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
-        return _Batches(original(self))
+        batches = original(self)
+        # The framework above tells of waits itself.
+        return batches if watch.is_below else _Batches(batches)
 
     iterate.__trainvitals__ = True  # type: ignore[attr-defined]
     kind.__iter__ = iterate
@@ -327,9 +343,7 @@ class _Batches:
         return getattr(self._batches, name)
 
 
-@safe
-def _take_batch(batch: Any) -> None:
-    _hook("take_batch")(batch)
+_take_batch = safe(_hook("take_batch"))
 
 
 def _waiting(_: _Batches) -> AbstractContextManager[None] | None:
