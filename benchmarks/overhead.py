@@ -1,17 +1,21 @@
-"""What being watched costs a training: the time of a step with and without, and of our calls alone.
+"""What being watched costs a step of a training: in its place, and in a loop of nothing else.
 
-    python benchmarks/overhead.py [--starts N] [--rounds N] [--seconds S]
+    python benchmarks/overhead.py [--starts N] [--seconds S] [--json]
 
-A loop with a loader, a loss, clipped gradients and AdamW is trained in three processes of its own for each model:
+A loop with a loader, a loss, clipped gradients and AdamW.  Where a process has its memory makes it several percent
+faster or slower for all of its life, so two processes do not tell what we add.  Here each process trains and has our
+calls switched on and off in turns, with the same model in the same memory:
 
-plain   nobody watches
+same    nothing is switched: what this measurement shows where there is nothing to be seen
 step    the loop calls ``trainvitals.step(loss=loss)``
-run     the plain loop below ``trainvitals run``: steps, learning rate, norm, waits for data
+run     the plain loop as ``trainvitals run`` watches it: steps, learning rate, norm, waits for data
 
-The processes take turns in an order that changes from round to round, so that a busy moment of the machine hits all
-alike.  A round gives the median step of each; what is shown is the median of all rounds, and the median and the
-quartiles of the quotients within each round.  Where these differ by more than our share, only the last columns tell
-it: the time of our calls alone, measured in the same process.  Everything runs on one thread of the CPU.
+A turn is a few steps; a pair is a turn with and one without, in an order that changes.  What is shown is the median
+over all pairs of the difference of their median steps, its standard error and the same in processor time of the
+training thread, which other programs on the machine disturb less.
+
+"alone" is the median of the same calls one after the other, with nothing in between.  The difference of the two is
+what the caches of the processor make of it.  Everything runs on one thread.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ import argparse
 import json
 import os
 import platform
-import random
 import shutil
 import statistics
 import subprocess
@@ -30,20 +33,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Width and depth of the network and size of a batch: about 1 ms and 50 ms a step on a core of 2.8 GHz.
+#: Width and depth of the network and size of a batch: about 1.5 and 35 ms a step on a core of 2.8 GHz.
 MODELS = {"small": (32, 2, 8), "large": (512, 4, 128)}
-WAYS = ("plain", "step", "run")
-WARM_UP = 5
-#: Seconds by way, one for each round.
-Times = dict[str, list[float]]
-#: Calls of ours that are timed together, and how often.
-CALLS, REPEATS = 200, 25
+#: Steps of a turn.
+TURNS = {"small": 20, "large": 4}
+WAYS = ("same", "step", "run")
+WARM_UP = 20
+CALLS = 3000
 
 
 class Training:
-    """The loop, one step at a time."""
+    """The loop, one step at a time, and what of ours is in it."""
 
-    def __init__(self, name: str, *, calls_step: bool) -> None:
+    def __init__(self, name: str, way: str) -> None:
         import torch  # noqa: PLC0415
         from torch import nn  # noqa: PLC0415
         from torch.utils.data import DataLoader, TensorDataset  # noqa: PLC0415
@@ -56,7 +58,9 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.loader = DataLoader(TensorDataset(torch.randn(8 * batch, width)), batch_size=batch)
         self.batches = iter(self.loader)
-        self.calls_step, self.torch = calls_step, torch
+        self.torch, self.way = torch, way
+        self.is_on = True
+        self.hooks = _Hooks(torch) if way == "run" else None
 
     def batch(self) -> Any:
         """Return the next batch; the loader begins anew when it is through."""
@@ -73,14 +77,22 @@ class Training:
         self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if self.calls_step:
+        if self.is_on and self.way == "step":
             import trainvitals  # noqa: PLC0415
 
             trainvitals.step(loss=loss)
 
+    def switch(self, is_on: bool) -> None:
+        """Switch what is ours on or off."""
+        self.is_on = is_on
+        if self.hooks is not None:
+            self.hooks.switch(is_on)
+
     def calls_of_ours(self) -> Callable[[], object]:
         """Return what is called of ours in one step, without the step."""
-        if self.calls_step:
+        if self.way == "same":
+            return lambda: None
+        if self.way == "step":
             import trainvitals  # noqa: PLC0415
 
             loss = self.torch.tensor(0.5, requires_grad=True) * 1.0
@@ -97,142 +109,139 @@ class Training:
         return calls
 
 
-def work(way: str, name: str) -> None:
-    """In a process of its own: answer each line, a number of steps, with the median seconds of a step."""
+class _Hooks:
+    """What ``trainvitals run`` has hung into PyTorch, to be taken out and put in again."""
+
+    def __init__(self, torch: Any) -> None:
+        from torch.optim import optimizer  # noqa: PLC0415
+        from torch.utils.data import dataloader  # noqa: PLC0415
+
+        self._registered = optimizer._global_optimizer_post_hooks  # noqa: SLF001
+        self._steps = dict(self._registered)
+        places = ((dataloader._BaseDataLoaderIter, "__next__"), (torch.nn.utils, "clip_grad_norm_"))  # noqa: SLF001
+        self._wrapped = [(owner, name, getattr(owner, name)) for owner, name in places]
+        assert self._steps, "nobody watches"
+
+    def switch(self, is_on: bool) -> None:
+        """Put them in, or take them out."""
+        self._registered.clear()
+        if is_on:
+            self._registered.update(self._steps)
+        for owner, name, wrapper in self._wrapped:
+            setattr(owner, name, wrapper if is_on else wrapper.__wrapped__)
+
+
+def work(way: str, name: str, seconds: float) -> dict[str, Any]:
+    """In a process of its own: train with and without, and return the differences in seconds."""
     if way == "step":
         import trainvitals  # noqa: PLC0415
 
         trainvitals.init(run="benchmark")
-    training = Training(name, calls_step=way == "step")
+    training = Training(name, way)
     for _ in range(WARM_UP):
         training.step()
-    for line in sys.stdin:
-        if line.strip() == "alone":
-            print(0.0 if way == "plain" else _alone(training.calls_of_ours()), flush=True)
-            continue
-        seconds = []
-        for _ in range(int(line)):
-            begun = time.perf_counter()
-            training.step()
-            seconds.append(time.perf_counter() - begun)
-        print(statistics.median(seconds), flush=True)
-    if way != "plain":
+    found: dict[str, list[float]] = {"wall": [], "cpu": [], "plain": []}
+    end = time.monotonic() + seconds
+    while time.monotonic() < end or len(found["wall"]) < 4:
+        turns = {}
+        for is_on in (True, False) if len(found["wall"]) % 2 else (False, True):
+            training.switch(is_on)
+            turns[is_on] = _turn(training, TURNS[name])
+        for number, clock in enumerate(("wall", "cpu")):
+            found[clock].append(turns[True][number] - turns[False][number])
+        found["plain"].append(turns[False][0])
+    training.switch(True)
+    if way != "same":
         from trainvitals import probe  # noqa: PLC0415
 
         assert probe.steps_recorded() > WARM_UP, "nothing was recorded"
+    return {**found, "alone": _alone(training.calls_of_ours())}
+
+
+def _turn(training: Training, steps: int) -> tuple[float, float]:
+    training.step()  # The first one finds other things in the caches.
+    wall, cpu = [], []
+    for _ in range(steps):
+        begun, began = time.perf_counter(), time.thread_time()
+        training.step()
+        cpu.append(time.thread_time() - began)
+        wall.append(time.perf_counter() - begun)
+    return statistics.median(wall), statistics.median(cpu)
 
 
 def _alone(calls: Callable[[], object]) -> float:
-    means = []
-    for _ in range(REPEATS):
+    singles = []
+    for _ in range(CALLS):
         begun = time.perf_counter()
-        for _ in range(CALLS):
-            calls()
-        means.append((time.perf_counter() - begun) / CALLS)
-    return statistics.median(means)
+        calls()
+        singles.append(time.perf_counter() - begun)
+    return statistics.median(singles)
 
 
-class Worker:
-    """One way of one model."""
-
-    def __init__(self, way: str, name: str, spool: str) -> None:
-        command = [sys.executable, os.path.abspath(__file__), "--work", way, name]
-        if way == "run":
-            command = [sys.executable, "-m", "trainvitals", "run", "--name", "benchmark", "--", *command]
-        environment = {**os.environ, "TRAINVITALS_DIR": spool, "OMP_NUM_THREADS": "1"}
-        if way == "plain":
-            environment["TRAINVITALS_DISABLE"] = "1"
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def ask(self, question: object) -> float:
-        """Ask for steps, or for our calls alone; return seconds."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(question, file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """Let it end."""
-        self._process.communicate()
-        if self._process.returncode:
-            raise RuntimeError(f"a worker failed with status {self._process.returncode}")
-
-
-def measure(name: str, starts: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Return one row for each way of a model."""
-    found: Times = {way: [] for way in WAYS}
-    alone: Times = {way: [] for way in WAYS}
-    # Where a process has its memory makes it faster or slower for all of its life, so each gets several.
-    steps = sum(take_turns(name, rounds, seconds, found, alone) for _ in range(starts))
-    return [_row(name, way, steps, found, alone) for way in WAYS]
-
-
-def take_turns(name: str, rounds: int, seconds: float, found: Times, alone: Times) -> int:
-    """Measure one set of processes; return the steps that each has done."""
+def start(way: str, name: str, seconds: float) -> dict[str, Any]:
+    """Run one process and return what it found."""
     spool = tempfile.mkdtemp(prefix="trainvitals-bench-", dir="/dev/shm")
-    workers = {way: Worker(way, name, spool) for way in WAYS}
+    command = [sys.executable, os.path.abspath(__file__), "--work", way, name, "--seconds", str(seconds)]
+    if way == "run":
+        command = [sys.executable, "-m", "trainvitals", "run", "--name", "benchmark", "--", *command]
+    environment = {**os.environ, "TRAINVITALS_DIR": spool, "OMP_NUM_THREADS": "1"}
     try:
-        once = max(worker.ask(WARM_UP) for worker in workers.values())
-        steps = max(3, round(seconds / once))
-        for _ in range(rounds):
-            for way in random.sample(WAYS, len(WAYS)):
-                found[way].append(workers[way].ask(steps))
-                alone[way].append(workers[way].ask("alone"))
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     finally:
-        for worker in workers.values():
-            worker.close()
         shutil.rmtree(spool)
-    return steps * rounds
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
-def _row(
-    name: str, way: str, steps: int, found: dict[str, list[float]], alone: dict[str, list[float]]
-) -> dict[str, Any]:
-    quotients = [mine / plain for mine, plain in zip(found[way], found["plain"], strict=True)]
-    low, middle, high = statistics.quantiles(quotients, n=4)
-    step, ours = statistics.median(found["plain"]), statistics.median(alone[way])
+def row(name: str, way: str, starts: int, seconds: float) -> dict[str, Any]:
+    """Return one row of the table, in microseconds."""
+    found = [start(way, name, seconds) for _ in range(starts)]
+    wall, cpu, plain = ([value for one in found for value in one[key]] for key in ("wall", "cpu", "plain"))
+    low, middle, high = statistics.quantiles(wall, n=4)
+    step = statistics.median(plain)
     return {
         "model": name,
         "way": way,
-        "steps": steps,
-        "milliseconds": statistics.median(found[way]) * 1e3,
-        "quotient": middle,
-        "quartiles": (low, high),
-        "least": min(found[way]) * 1e3,
-        "microseconds": ours * 1e6,
-        "least_microseconds": min(alone[way]) * 1e6,
-        "share": ours / step,
+        "pairs": len(wall),
+        "step": step * 1e6,
+        "added": middle * 1e6,
+        # Of a median, from the quartiles: a few interrupted turns do not count.
+        "error": 1.2533 * (high - low) / 1.349 / len(wall) ** 0.5 * 1e6,
+        "quartiles": (low * 1e6, high * 1e6),
+        "processes": sorted(statistics.median(one["wall"]) * 1e6 for one in found),
+        "cpu": statistics.median(cpu) * 1e6,
+        "alone": statistics.median(one["alone"] for one in found) * 1e6,
+        "share": middle / step,
     }
 
 
 def main() -> None:
     """Measure and print a table, or JSON."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--starts", type=int, default=6, help="sets of processes")
-    parser.add_argument("--rounds", type=int, default=15, help="of each set")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of one turn")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--starts", type=int, default=3, help="processes for each row")
+    parser.add_argument("--seconds", type=float, default=7.0, help="of each process")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(*options.work)
+        print(json.dumps(work(*options.work, options.seconds)))
         return
-    rows = [row for name in MODELS for row in measure(name, options.starts, options.rounds, options.seconds)]
+    rows = [row(name, way, options.starts, options.seconds) for name in MODELS for way in WAYS]
     if options.json:
         print(json.dumps(rows))
         return
-    starts = f"{options.starts} starts of {options.rounds} rounds"
-    print(f"{platform.machine()}, Python {platform.python_version()}, {starts}\n")
-    print("| model | way | steps | step, ms | least | ÷ plain | quartiles | our calls alone, µs | of a step | least |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for row in rows:
-        low, high = row["quartiles"]
+    print(f"{platform.machine()}, Python {platform.python_version()}, {options.starts} processes a row\n")
+    print(
+        "| model | way | pairs | step, ms | added, µs | ± | quartiles | by process | CPU, µs | alone, µs | of a step |"
+    )
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for one in rows:
+        low, high = one["quartiles"]
+        processes = ", ".join(f"{value:.0f}" for value in one["processes"])
         print(
-            f"| {row['model']} | {row['way']} | {row['steps']} | {row['milliseconds']:.3f} | {row['least']:.3f} "
-            f"| {row['quotient']:.4f} | {low:.4f} to {high:.4f} "
-            f"| {row['microseconds']:.1f} | {row['share']:.3%} | {row['least_microseconds']:.1f} |"
+            f"| {one['model']} | {one['way']} | {one['pairs']} | {one['step'] / 1e3:.2f} | {one['added']:.1f} "
+            f"| {one['error']:.1f} | {low:.0f} to {high:.0f} | {processes} | {one['cpu']:.1f} | {one['alone']:.1f} "
+            f"| {one['share']:.2%} |"
         )
 
 

@@ -60,7 +60,7 @@ def patch(path, offset, data):
 # The layout ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_laid_out_as_version_1_says(path, writer):
+def test_the_file_is_laid_out_as_version_2_says(path, writer):
     """Every offset is written out here: whoever changes one must raise the version."""
     writer.names.append("loss")
     writer.write_text()
@@ -71,7 +71,7 @@ def test_the_file_is_laid_out_as_version_1_says(path, writer):
 
     assert len(data) == 738_304
     magic, version, *sizes = struct.unpack_from("<8sIIQIIIIIIII", data, 0)
-    assert (magic, version) == (b"TVITALS\x01", 1)
+    assert (magic, version) == (b"TVITALS\x02", 2)
     assert sizes == [128, 738_304, 128, 384, 1024, 8192, 17_408, 4096, 176, 16]
     assert data[56:92].decode() == rankfile.boot_id()
     started_monotonic, started_wall, checksum = struct.unpack_from("<ddI", data, 92)
@@ -91,10 +91,11 @@ def test_the_file_is_laid_out_as_version_1_says(path, writer):
     assert json.loads(text) == {"identity": {"run": "test", "rank": 3}, "names": ["loss"]}
     assert struct.unpack_from("<Q", data, 9216) == (1,)
 
-    record = struct.unpack_from("<QQqdQ16dI", data, 17_408 + 176)
+    record = struct.unpack_from("<QQqdQ16dd", data, 17_408 + 176)
     assert record[:6] == (1, 1, 70, 12.5, 1, 0.25)
     assert record[6:21] == (0.0,) * 15
-    assert record[21] == zlib.crc32(data[17_584 : 17_584 + 168])
+    assert record[21] == 12.5 + (1 + 1 + 70 + 1) + 0.25
+    assert data[112:128] == bytes(16)
 
 
 def test_phases_keep_their_numbers():
@@ -178,6 +179,55 @@ def test_the_newer_of_two_slots_counts(path, writer):
     reader.close()
 
 
+@pytest.mark.parametrize(
+    "values", [{0: float("nan")}, {0: float("inf"), 1: 2.0}, {0: -1e308, 1: -1e308, 2: -5e307}, {}]
+)
+def test_values_that_have_no_sum_are_kept(path, writer, values):
+    """A number that is none, an infinity, or a sum beyond the largest number: the record counts like any other."""
+    write(writer, 1, values, step=2**62)
+    write(writer, 2)
+
+    records, invalid = read(path)
+
+    assert [repr(record.values) for record in records] == [repr(values), "{0: 2.0}"]
+    assert invalid == 0
+
+
+def state_while_waiting(path, since, *, phase=2):
+    """Return the state of a file that was in a phase since 10.0, and in a wait since ``since``."""
+    writer = rankfile.Writer(path, dict(IDENTITY))
+    writer.state.phase, writer.state.phase_since, writer.state.heartbeat = phase, 10.0, 11.0
+    writer.write_state()
+    patch(path, 112, struct.pack("<d", since))
+    reader = rankfile.Reader(path)
+    state = reader.read_state()
+    reader.close()
+    writer.close()
+    return state
+
+
+def test_a_wait_that_has_begun_is_the_current_phase(path):
+    """The word tells since when; the phase around it ends there."""
+    state = state_while_waiting(path, 10.25)
+
+    assert (rankfile.PHASES[state.phase], state.phase_since) == ("data", 10.25)
+    assert state.phase_seconds[:4] == [0.0, 0.0, 0.25, 0.0]
+
+
+@pytest.mark.parametrize("since", [0.0, -1.0, 9.5, float("nan"), float("-inf")])
+def test_a_wait_that_is_over_or_makes_no_sense_is_none(path, since):
+    """None has begun, or before the phase around it: the state is what counts."""
+    state = state_while_waiting(path, since)
+
+    assert (rankfile.PHASES[state.phase], state.phase_since) == ("train", 10.0)
+    assert state.phase_seconds == [0.0] * 16
+
+
+def test_a_wait_in_a_phase_beyond_the_table_is_none(path):
+    """A number that has no phase has no seconds."""
+    assert state_while_waiting(path, 10.25, phase=16).phase == 16
+
+
 def test_a_long_identity_leaves_room_for_names(path):
     """An identity that does not fit is cut to what tells the ranks apart, and never runs into the ring."""
     identity = {"run": "r" * 5000, "rank": 7, "attempt": 2, "world_size": 8, "note": "x" * 10_000}
@@ -256,8 +306,13 @@ def test_an_overrun_ring_gives_what_is_left(path, writer):
         (0, struct.pack("<Q", 50)),
         (8, b"\xff"),
         (40, struct.pack("<d", 7.0)),
-        (160, b"\x01"),
-        (168, b"\0\0\0\0"),
+        (16, struct.pack("<q", 77)),
+        (24, struct.pack("<d", 7.0)),
+        (32, b"\3"),
+        (40, struct.pack("<d", float("nan"))),
+        (168, b"\1"),
+        (168, struct.pack("<d", float("nan"))),
+        (168, struct.pack("<d", float("inf"))),
     ],
 )
 def test_a_damaged_record_costs_itself(path, writer, place, damage, first_poll):
@@ -337,7 +392,7 @@ def test_a_record_that_is_being_written_is_found_at_the_next_poll(path, writer):
     for sequence in (1, 2):
         write(writer, sequence)
     data = Path(path).read_bytes()[17_408 + 2 * 176 :][:176]
-    patch(path, 17_408 + 2 * 176 + 100, b"half")
+    patch(path, 17_408 + 2 * 176 + 40, b"half")
     reader = rankfile.Reader(path)
 
     records, invalid = reader.read_records(1)
@@ -362,8 +417,8 @@ def test_a_record_with_an_impossible_number_does_not_stop_the_clock(path, writer
 @pytest.mark.usefixtures("writer")
 def test_a_mask_with_too_many_bits_gives_sixteen_values(path):
     """The mask is 64 bits wide and a record has 16 values."""
-    body = struct.pack("<QQqdQ16d", 1, 1, 1, 1.0, 2**64 - 1, *map(float, range(16)))
-    patch(path, 17_408 + 176, body + struct.pack("<I", zlib.crc32(body)))
+    check = 1.0 + (1 + 1 + 1 + (2**64 - 1) % 65521) + 120.0
+    patch(path, 17_408 + 176, struct.pack("<QQqdQ17d", 1, 1, 1, 1.0, 2**64 - 1, *map(float, range(16)), check))
 
     (record,), _ = read(path)
 
@@ -461,11 +516,11 @@ def resealed(path, offset, data):
 @pytest.mark.parametrize(
     ("offset", "data", "expected"),
     [
-        (0, b"NOTOURS\x01", "magic"),
+        (0, b"NOTOURS\x02", "magic"),
         (7, b"\x00", "version"),
-        (7, b"\x02", "version"),
+        (7, b"\x01", "version"),
         (8, struct.pack("<I", 0), "version"),
-        (8, struct.pack("<I", 2), "version"),
+        (8, struct.pack("<I", 1), "version"),
         (12, struct.pack("<I", 64), "header"),
         (16, struct.pack("<Q", 2**63), "header"),
         (40, struct.pack("<I", 2**31), "header"),

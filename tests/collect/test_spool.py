@@ -175,8 +175,8 @@ def test_a_name_that_was_added_during_the_poll_is_known(spool, reader, monkeypat
         if not late:
             late.append(True)
             write_text(path, json.dumps({"identity": {"run": "test"}, "names": ["loss", "new"]}).encode())
-            body = struct.pack("<QQqdQ16d", 1, 1, 1, 1.0, 2, 7.0, *[0.0] * 15)
-            patch(path, 17_408 + 176, body + struct.pack("<I", zlib.crc32(body)))
+            check = 1.0 + (1 + 1 + 1 + 2) + 7.0
+            patch(path, 17_408 + 176, struct.pack("<QQqdQ17d", 1, 1, 1, 1.0, 2, 7.0, *[0.0] * 15, check))
         return text
 
     monkeypatch.setattr(rankfile.Reader, "read_text", read_and_then_write)
@@ -351,7 +351,7 @@ BAD_FILES = {
     "foreign": (lambda path: path.write_bytes(b"#!/bin/sh\n" * 80_000), "magic"),
     "sparse": (_sparse, "magic"),
     "older": (lambda path: _version(path, 0), "version"),
-    "newer": (lambda path: _version(path, 2), "version"),
+    "newer": (lambda path: _version(path, 3), "version"),
     "cut": (lambda path: _cut(path, 300_000), "size"),
     "cut in the header": (lambda path: _cut(path, 64), "size"),
     "too long": (lambda path: _cut(path, 738_305), "size"),

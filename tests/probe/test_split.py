@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from trainvitals import rankfile
-from trainvitals.probe import split
+from trainvitals.probe import phases, quick, split
 from trainvitals.probe.recorder import Recorder
 
 # A stand-in for a device and for the time ---------------------------------------------------------------------------
@@ -96,7 +96,8 @@ class Event:
 def clock(monkeypatch):
     """Give a clock that stands still."""
     clock = Clock()
-    monkeypatch.setattr(sys.modules[Recorder.__module__], "time", clock)
+    for module in (sys.modules[Recorder.__module__], phases, quick):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
@@ -117,6 +118,7 @@ class Loop:
 
     def __init__(self, recorder, clock, device=None):
         self.recorder, self.clock, self.device = recorder, clock, device
+        recorder.phases._monotonic = clock.monotonic
         recorder.writer.state.phase_since = clock.now
         recorder.step(0, {"lr": 1.0})
         self.begun, self.before = clock.now, list(recorder.writer.state.phase_seconds)

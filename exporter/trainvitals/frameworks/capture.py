@@ -15,6 +15,7 @@ from typing import Any
 
 from trainvitals import probe
 from trainvitals.frameworks import guard
+from trainvitals.probe.recorder import Recorder
 
 
 class Source(IntEnum):
@@ -39,7 +40,10 @@ class Capture:
         self._is_refused = False
         #: The process that was recorded first.
         self._process = 0
-        self._held: dict[str, Any] = {}
+        #: Values for the next step.
+        self.held: dict[str, Any] = {}
+        #: What recorded the last step, if that was the optimizer's.
+        self._repeating: Recorder | None = None
         #: How many frameworks are telling loggers what is known already.
         self.quotes = 0
 
@@ -68,20 +72,33 @@ class Capture:
         if self.is_muted(source) or not self.begin():
             return False
         self._owner = source
-        if self._held:
-            values, self._held = {**self._held, **(values or {})}, {}
+        if self.held:
+            values, self.held = {**self.held, **(values or {})}, {}
         probe.step(number, values or {})
         self._own_steps += 1
+        self._repeating = probe.recorder() if source is Source.OPTIMIZER else None
+        return True
+
+    def repeat(self, rate: float) -> bool:
+        """Take a step like the one before, which was the optimizer's; False where this one needs a closer look."""
+        recorder = probe._recorder  # noqa: SLF001  A call would cost a microsecond in each step.
+        if recorder is None or recorder is not self._repeating or recorder.state.count != self._own_steps:
+            return False
+        values, self.held = self.held, {}
+        values["learning_rate"] = rate
+        self._own_steps += 1
+        recorder.step(None, values)
         return True
 
     def claim(self, source: Source) -> None:
         """Let a source own the steps already before its first one, so that what lies below it is not counted."""
         if not self.is_muted(source):
             self._owner = source
+            self._repeating = None
 
     def hold(self, values: Mapping[str, Any]) -> None:
         """Keep values for the next step, whoever counts it; what that one knows itself is preferred."""
-        self._held.update(values)
+        self.held.update(values)
 
     def quoting(self) -> AbstractContextManager[None]:
         """Return a context in which a framework tells loggers what is known already."""

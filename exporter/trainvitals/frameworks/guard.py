@@ -26,7 +26,7 @@ def safe(function: Callable[..., Any]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
         except Exception as error:
-            _count(error)
+            count(error)
 
     return guarded
 
@@ -35,7 +35,8 @@ def safe(function: Callable[..., Any]) -> Callable[..., None]:
 _early: list[Exception] = []
 
 
-def _count(error: Exception) -> None:
+def count(error: Exception) -> None:
+    """Count an error of ours, now or when the recording begins."""
     if probe.is_recording():
         probe.count_error(error)
     elif len(_early) < probe.MAX_ERRORS:

@@ -21,11 +21,13 @@ from __future__ import annotations
 import functools
 import os
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
+from trainvitals.frameworks import guard
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.cycle import Cycle
 from trainvitals.frameworks.ddp import Communication
@@ -56,20 +58,38 @@ class Watch:
         self._device: Any = None
         self._looks = 0
         self._waiting: Any = None
+        #: Whether nothing has happened since the last step that the next one must look at.
+        self._is_usual = False
+        self._is_learning: Callable[[], bool] = torch.is_grad_enabled
+        self._tensor = torch.Tensor
 
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def step(self, optimizer: Any) -> None:
         """Take the step of an optimizer."""
         self._stepped = True
-        if self._looks < _LOOKS:
-            self._looks += 1
-            self._device = self._device or split.device_module(self._torch)
         if self._device is not None and self._device_is_capturing():
             return
         # Fused optimizers look at this themselves, on the device.
         skipped = getattr(optimizer, "found_inf", None)
+        if skipped is None and self._is_usual and self._repeat(optimizer):
+            return
+        if self._looks < _LOOKS:
+            self._looks += 1
+            self._device = self._device or split.device_module(self._torch)
+            if self._device is not None and self._device_is_capturing():
+                return
         self._count(optimizer, None if skipped is None else {"skipped": skipped})
+        self._is_usual = self._looks >= _LOOKS
+
+    def _repeat(self, optimizer: Any) -> bool:
+        """Take a step like the one before; False where this one needs a closer look."""
+        group = optimizer.param_groups[0]
+        rate, cycle = group["lr"], self._cycle
+        if rate.__class__ is float and (id(optimizer), id(group["params"][0])) == cycle.alone and capture.repeat(rate):
+            cycle.row += 1
+            return True
+        return False
 
     def _device_is_capturing(self) -> bool:
         """Whether this is no step but the recording of one: nothing may happen on the device meanwhile."""
@@ -102,8 +122,8 @@ class Watch:
 
     def take_norm(self, norm: Any) -> None:
         """Keep the norm of the gradients for the step to come; reading one that is in parts would be a collective."""
-        if norm.__class__ is self._torch.Tensor and norm.is_cpu:
-            capture.hold({"grad_norm": norm.item()})
+        if norm.__class__ is self._tensor and norm.is_cpu:
+            capture.held["grad_norm"] = norm.item()
         elif not is_sharded(norm):
             capture.hold({"grad_norm": norm})
         elif all(placement.is_replicate() for placement in norm.placements):
@@ -116,19 +136,22 @@ class Watch:
 
     def begin_loading(self) -> bool:
         """Begin the phase of a wait for a batch, if it is one; nobody learns from a batch below ``no_grad``."""
-        recorder = probe.recorder()
-        if recorder is None or get_ident() != self._thread:
+        recorder = probe._recorder  # noqa: SLF001  A call would cost a microsecond in each step.
+        if recorder is None:
             return False
-        if self._torch.is_grad_enabled():
+        if get_ident() != self._thread:
+            self._is_usual = False  # The training may have moved.
+            return False
+        if self._is_learning():
             if self._evaluation is not None:
                 self.end_evaluation()
-            if recorder.writer.state.phase in _KEPT:
-                return False
             # Not by probe.phase: this is in every step, and an error is counted by who calls.
-            recorder.begin_phase("data")
+            if recorder.state.phase in _KEPT or not recorder.phases.begin_wait():
+                return False
             self._waiting = recorder
             return True
         if self._evaluation is None and probe.current_phase() == "train":
+            self._is_usual = False
             self._evaluation = probe.phase("evaluation")
             self._evaluation.__enter__()
         return False
@@ -136,10 +159,10 @@ class Watch:
     def end_loading(self, is_waiting: bool, *, is_over: bool = False) -> None:
         """End the wait that :meth:`begin_loading` has begun; an evaluation is over with its loader."""
         if is_waiting:
-            recorder = probe.recorder()
+            recorder = probe._recorder  # noqa: SLF001  As above.
             if recorder is not None and recorder is self._waiting:
-                recorder.end_phase()
-        elif is_over and not self._torch.is_grad_enabled():
+                recorder.phases.end_wait()
+        elif is_over and not self._is_learning():
             self.end_evaluation()
 
     def end_evaluation(self) -> None:
@@ -237,7 +260,7 @@ def _watch_scaler(module: Any, watch: Watch) -> None:
 
 def _watch_norm(torch: Any, owner: Any, watch: Watch) -> None:
     """Not by ``around``: a training step that is compiled as a whole must find nothing of ours in there."""
-    original, take, name = getattr(owner, "clip_grad_norm_", None), safe(watch.take_norm), "clip_grad_norm_"
+    original, take, name = getattr(owner, "clip_grad_norm_", None), watch.take_norm, "clip_grad_norm_"
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
     if original is None or hasattr(original, _MARK):
         return
@@ -246,7 +269,10 @@ def _watch_norm(torch: Any, owner: Any, watch: Watch) -> None:
     def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
         norm = original(*args, **kwargs)
         if not compiling():
-            take(norm)
+            try:
+                take(norm)
+            except Exception as error:
+                guard.count(error)
         return norm
 
     setattr(clip_grad_norm_, _MARK, True)

@@ -102,7 +102,8 @@ def init(
 
 
 def _wanted() -> bool:
-    return sys.platform.startswith("linux") and os.environ.get("TRAINVITALS_DISABLE", "") in ("", "0")
+    is_known = sys.platform.startswith("linux") and sys.byteorder == "little"
+    return is_known and os.environ.get("TRAINVITALS_DISABLE", "") in ("", "0")
 
 
 def _is_import_by_child(caller: FrameType) -> bool:
@@ -135,11 +136,11 @@ def step(step: int | None = None, values: Mapping[str, Any] | None = None, /, **
     recorder = _recorder
     if recorder is not None:
         try:
-            if named:
-                # Somebody writes step(step=7, loss=...).
-                step = named.pop("step", None) if step is None else step
-                values = _merged(values, named)
-            recorder.step(step, named if values is None else values)
+            if "step" in named:  # Somebody writes step(step=7, loss=...).
+                number = named.pop("step")
+                step = number if step is None else step
+            values = named if values is None else _merged(values, named)
+            recorder.step(step, values)
         except Exception as error:
             _internal_error(error)
 
@@ -297,7 +298,7 @@ def on_event(after: Callable[[], None]) -> None:
 
 def current_phase() -> str | None:
     """Return the phase that this process is in, or None when it is not recorded."""
-    return None if _recorder is None else PHASES[_recorder.writer.state.phase]
+    return None if _recorder is None else PHASES[_recorder.phases.current]
 
 
 def steps_recorded() -> int:

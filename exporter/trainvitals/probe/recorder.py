@@ -8,14 +8,10 @@ All methods are called by the training thread; a second thread may lose a record
 from __future__ import annotations
 
 import contextlib
-import gc
-import math
-import operator
 import os
 import re
 import sys
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,26 +19,16 @@ from trainvitals import rankfile
 from trainvitals.probe import split
 from trainvitals.probe.events import EventsFile, text
 from trainvitals.probe.identity import device
+from trainvitals.probe.phases import Phases
+from trainvitals.probe.quick import CUMULATIVE, NUMBERS, QuickStep, Step
 from trainvitals.probe.tensors import TensorReader
 
-_PHASE_INDEX = {name: index for index, name in enumerate(rankfile.PHASES)}
-#: Values that are added up over the run and not drawn as a curve.
-_CUMULATIVE = ("samples", "tokens")
-#: Names that are no values of a record.
-_SPECIAL = (*_CUMULATIVE, "skipped")
-_INIT, _TRAIN = _PHASE_INDEX["init"], _PHASE_INDEX["train"]
 _LARGEST_STEP = 2**63 - 1
 #: A name of a file has at most 255 bytes, and a run may be called in any script.
 _UNSAFE_IN_FILE = re.compile(r"[^A-Za-z0-9._-]+")
 
-_NUMBERS = frozenset({float, int, bool})
 #: So many sets of names get a function of their own; a loop has one or two.
 _QUICK_STEPS = 16
-#: Frameworks whose tensors the garbage collector may not know.
-_UNTRACKED = ("mindspore", "paddle")
-
-#: Takes the number of a step and its values.
-Step = Callable[[int | None, Mapping[str, Any]], None]
 
 
 class Recorder:
@@ -54,12 +40,12 @@ class Recorder:
         base = os.path.join(folder, f"{name}.{unique}")
         self.given = frozenset(identity)
         self.writer = rankfile.Writer(base + rankfile.RANK_SUFFIX, identity)
+        self.state = self.writer.state
         self._events = EventsFile(base + rankfile.EVENTS_SUFFIX)
         self._table_full = False
         self._indexes: dict[str, int] = {}
         self._tensors: TensorReader | None = None
-        self._shares: split.Split | None = None
-        self._phases: list[int] = []
+        self.phases = Phases(self.writer, self._write_state)
         self.closed = False
         #: Is called behind the first step, when the program has imported what it needs.
         self.after_first_step: Callable[[], None] | None = None
@@ -98,7 +84,7 @@ class Recorder:
                 # A tensor of the usual class only: one that is derived from it may do anything when it is asked.
                 if value.__class__ is torch.Tensor and value.is_cpu:
                     value, found = value.item(), True  # noqa: PLW2901
-                if value.__class__ not in _NUMBERS:
+                if value.__class__ not in NUMBERS:
                     return values
                 numbers[name] = value
         except Exception:  # More than one element, say: the slow way sorts it out.
@@ -110,58 +96,19 @@ class Recorder:
         return self._tensors is not None and self._tensors.waiting
 
     def _quick_step(self, names: tuple[str, ...]) -> Step | None:
-        """Return a function for steps with just these names, or None where each needs a closer look.
-
-        The usual step repeats the names of the step before and holds numbers only.
-        That case is one closure without attribute look-ups: less than three times the bare write.
-        What is unusual in it (a tensor, a loss that is not finite, another name) goes to :meth:`_learn` before
-        anything is written.
-        """
-        plain = [name for name in names if name not in _SPECIAL]
-        if not 0 < len(plain) <= rankfile.VALUES_PER_RECORD or not set(plain) <= self._indexes.keys():
+        """Return a function for steps with just these names, or None where each needs a closer look."""
+        try:
+            return QuickStep(
+                names,
+                self._indexes,
+                self.writer,
+                self.phases,
+                learn=self._learn,
+                number=self._step_number,
+                publish=self._write_state,
+            ).take
+        except (KeyError, ValueError):
             return None
-        plain.sort(key=self._indexes.__getitem__)
-        mask = sum(1 << self._indexes[name] for name in plain)
-        special = [name for name in names if name in _SPECIAL]
-        width = len(names)
-        # Only the loss has to be finite; without one, any value may stand for it.
-        judged = "loss" if "loss" in plain else plain[0]
-        pick, pack = _getter(plain), rankfile.RECORDS[len(plain)].pack
-        seal, crc32, monotonic = rankfile.SEALED.pack_into, zlib.crc32, time.monotonic
-        area, offset, slots = rankfile.RECORD_AREA, rankfile.RING_OFFSET, rankfile.RING_RECORDS
-        is_tracked, only_numbers = _tracking(), _NUMBERS.issuperset
-        state, memory, learn, write_state = self.writer.state, self.writer.map, self._learn, self._write_state
-        end_step = None if self._shares is None else self._end_step
-
-        def step(number: int | None, values: Mapping[str, Any]) -> None:
-            try:
-                if number.__class__ is not int:
-                    number = state.step + 1 if number is None else self._step_number(number)
-                # Arithmetic on a tensor would run on its device, and on all ranks where it is a sharded one.
-                # A dict that the garbage collector ignores holds no such thing, and asking it is the cheapest test.
-                atoms = not is_tracked(values) or only_numbers(map(type, values.values()))
-                if atoms and len(values) == width:
-                    if special:
-                        samples, tokens = _amounts(values, special)
-                    loss = values[judged]
-                    if loss - loss == 0.0:
-                        now, record, count = monotonic(), state.records + 1, state.count + 1
-                        body = pack(record, count, number, now, mask, *pick(values))
-                        seal(memory, record % slots * area + offset, body, crc32(body))
-                        state.records, state.count, state.step = record, count, number
-                        if special:
-                            state.samples += samples
-                            state.tokens += tokens
-                        if end_step is not None:
-                            end_step(now)
-                        if special or end_step is not None:
-                            write_state(now)
-                        return
-            except Exception:  # noqa: S110  Another name, a value that is no number: the slow way sorts it out.
-                pass
-            learn(number, values)
-
-        return step
 
     def _slow_step(self, number: int | None, values: Mapping[str, Any]) -> None:
         state = self.writer.state
@@ -169,14 +116,12 @@ class Recorder:
         step = state.step = self._step_number(number)
         state.count += 1
         if state.count == 1:
-            self._end_init(now)
-            self._begin_split()
+            self.phases.end_init(now)
             if self._early and isinstance(values, Mapping):
                 values, self._early = {**self._early, **values}, {}
             if "device_uuid" not in self.writer.identity:
                 self.identify(**device(split.device_module(sys.modules.get("torch")), os.environ))
-        if self._shares is not None:
-            self._end_step(now)
+        self.phases.end_step(now)
         if self._tensors is not None:
             self._tensors.poll()
         count = state.count
@@ -270,7 +215,7 @@ class Recorder:
             state.skipped += 1
         else:
             values.pop("skipped", None)
-        for name in _CUMULATIVE:
+        for name in CUMULATIVE:
             amount = values.pop(name, 0.0)
             if 0.0 <= amount < float("inf"):
                 setattr(state, name, getattr(state, name) + amount)
@@ -315,47 +260,13 @@ class Recorder:
 
     # Phases ---------------------------------------------------------------------------------------------------------
 
-    def _enter(self, phase: int, now: float) -> None:
-        state = self.writer.state
-        state.phase_seconds[state.phase] += max(0.0, now - state.phase_since)
-        state.phase, state.phase_since = phase, now
-        if self._shares is not None:
-            self._shares.enter(phase)
-
-    def _end_init(self, now: float) -> None:
-        """The first step ends the start, also where it is reported from within a phase."""
-        self._phases = [_TRAIN if phase == _INIT else phase for phase in self._phases]
-        if self.writer.state.phase == _INIT:
-            self._enter(_TRAIN, now)
-
-    def _begin_split(self) -> None:
-        """With the first step, when the program has found its device: see :mod:`trainvitals.probe.split`."""
-        module = split.device_module(sys.modules.get("torch"))
-        if module is not None or split.exposed_communication is not None:
-            spans = None if module is None else split.Spans(module)
-            self._shares = split.Split(self.writer.state, spans)
-
-    def _end_step(self, now: float) -> None:
-        """Close the books of a step."""
-        state = self.writer.state
-        state.phase_seconds[state.phase] += max(0.0, now - state.phase_since)
-        state.phase_since = now
-        if self._shares is not None:
-            self._shares.end_step(state.phase)
-
     def begin_phase(self, name: str) -> None:
         """Begin a phase inside the current one; its time counts for the innermost alone, so that all add up."""
-        now = time.monotonic()
-        phase = _PHASE_INDEX.get(name, 0) if isinstance(name, str) else 0
-        self._phases.append(self.writer.state.phase)
-        self._enter(phase, now)
-        self._write_state(now)
+        self.phases.begin(name)
 
     def end_phase(self) -> None:
         """Go back to the phase around the current one."""
-        now = time.monotonic()
-        self._enter(self._phases.pop() if self._phases else _TRAIN, now)
-        self._write_state(now)
+        self.phases.end()
 
     # Rare events ----------------------------------------------------------------------------------------------------
 
@@ -417,7 +328,7 @@ class Recorder:
                 self._tensors.poll()
             self._tensors.discard()
         now = time.monotonic()
-        self._enter(_PHASE_INDEX["other"], now)
+        self.phases.finish(now)
         state.flags |= rankfile.FLAG_FINISHED | (0 if status == "ok" else rankfile.FLAG_FAILED)
         self._write_state(now)
         self._events.close()
@@ -433,29 +344,6 @@ class Recorder:
         self.writer.state.errors += 1
         self.writer.write_state()
         return self.writer.state.errors
-
-
-def _getter(names: list[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return ``itemgetter(*names)``, which alone would not give a tuple for one name."""
-    if len(names) > 1:
-        return operator.itemgetter(*names)
-    (name,) = names
-    return lambda values: (values[name],)
-
-
-def _tracking() -> Callable[[object], bool]:
-    """Return the test for a dict that may hold tensors; with some frameworks the garbage collector cannot tell."""
-    return gc.is_tracked if sys.modules.keys().isdisjoint(_UNTRACKED) else lambda _: True
-
-
-def _amounts(values: Mapping[str, Any], names: list[str]) -> tuple[float, float]:
-    """Return samples and tokens of a usual step; raises KeyError or ValueError for one that is not."""
-    samples = float(values["samples"]) if "samples" in names else 0.0
-    tokens = float(values["tokens"]) if "tokens" in names else 0.0
-    skipped = values["skipped"] if "skipped" in names else False
-    if 0.0 <= samples < math.inf and 0.0 <= tokens < math.inf and not skipped:
-        return samples, tokens
-    raise ValueError
 
 
 def _is_numpy(value: object) -> bool:

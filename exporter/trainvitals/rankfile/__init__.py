@@ -1,16 +1,21 @@
 """The rank file: what one training process leaves in shared memory for the exporter to read.
 
 One file per rank, of fixed size, allocated once and never grown or truncated.
-All numbers are little-endian; every area that is written carries a CRC-32, and a reader drops what does not check.
+All numbers are little-endian; every area that is written carries a CRC-32, a record the sum
+of what it holds (:func:`trainvitals.rankfile.layout.check_of`), and a reader drops what does not check.
 
 ::
 
-    0        header   128 B  magic, version, the offsets and sizes below, boot id, start times, crc
+    0        header   112 B  magic, version, the offsets and sizes below, boot id, start times, crc
+    112      wait       8 B  since when the process waits for data, 0.0 while it does not
     128      state 0  384 B  sequence, flags, phase, heartbeat, cumulative counters, crc
     512      state 1         the writer alternates; a reader takes the valid one with the higher sequence
     1024     text 0  8192 B  sequence, length, crc, JSON {"identity": {...}, "names": [...]}
     9216     text 1          alternates like the state
-    17408    ring     4096 records of 176 B: sequence, count, step, time, mask, 16 values, crc
+    17408    ring     4096 records of 176 B: sequence, count, step, time, mask, 16 values, check
+
+A wait is in the state once it has ended; until then the word stands for it, because it comes in every step.
+The state follows within a tenth of a second of a step or a wait, and at once when anything else happens.
 
 A record holds up to 16 values; bit *i* of its mask says that the next value belongs to name *i* of the table.
 A step with more values spans several records with the same count.
@@ -32,6 +37,7 @@ from trainvitals.rankfile.layout import (
     FLAG_FAILED,
     FLAG_FINISHED,
     LONGEST_EVENT,
+    MASK_MODULUS,
     MAX_NAME_LENGTH,
     MAX_NAMES,
     NEW_SUFFIX,
@@ -39,11 +45,10 @@ from trainvitals.rankfile.layout import (
     RANK_SUFFIX,
     RECORD,
     RECORD_AREA,
-    RECORDS,
     RING_OFFSET,
     RING_RECORDS,
-    SEALED,
     VALUES_PER_RECORD,
+    WAIT_OFFSET,
     Header,
     RankFileError,
     Record,
@@ -62,18 +67,18 @@ __all__ = [
     "FLAG_FAILED",
     "FLAG_FINISHED",
     "LONGEST_EVENT",
+    "MASK_MODULUS",
     "MAX_NAMES",
     "MAX_NAME_LENGTH",
     "NEW_SUFFIX",
     "PHASES",
     "RANK_SUFFIX",
     "RECORD",
-    "RECORDS",
     "RECORD_AREA",
     "RING_OFFSET",
     "RING_RECORDS",
-    "SEALED",
     "VALUES_PER_RECORD",
+    "WAIT_OFFSET",
     "Header",
     "RankFileError",
     "Reader",

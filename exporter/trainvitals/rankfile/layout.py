@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +13,8 @@ try:
 except ImportError:  # Windows, where the probe is inert; the import of the package must not fail there.
     fcntl = None  # type: ignore[assignment]
 
-MAGIC = b"TVITALS\x01"
-VERSION = 1
+MAGIC = b"TVITALS\x02"
+VERSION = 2
 
 #: Where time can go.  The index is what the file stores; append only.
 PHASES = (
@@ -45,20 +46,19 @@ STATE = struct.Struct(f"<QIIddQqQddQQQQ{MAX_PHASES}d")
 TEXT = struct.Struct("<QII")
 CRC = struct.Struct("<I")
 RECORD = struct.Struct(f"<QQqdQ{VALUES_PER_RECORD}d")
-#: The same bytes by the number of values: what is missing is zero without being passed.
-RECORDS = tuple(
-    struct.Struct(f"<QQqdQ{count}d{8 * (VALUES_PER_RECORD - count)}x") for count in range(VALUES_PER_RECORD + 1)
-)
-#: A packed record and its checksum; the state likewise.
-SEALED = struct.Struct(f"<{RECORD.size}sI")
+#: A record and its check at once.
+WHOLE_RECORD = struct.Struct(RECORD.format + "d")
+#: A packed state and its checksum.
 SEALED_STATE = struct.Struct(f"<{STATE.size}sI")
-#: A record and its checksum at once.
-WHOLE_RECORD = struct.Struct(RECORD.format + "I")
 
 HEADER_AREA = 128
 STATE_AREA = 384
 TEXT_AREA = 8192
 RECORD_AREA = 176
+#: Folds a mask for the check of its record: the largest prime of 16 bits.
+MASK_MODULUS = 65521
+#: In the header's area, behind its checksum.
+WAIT_OFFSET = 112
 STATE_OFFSET = HEADER_AREA
 TEXT_OFFSET = 1024
 RING_OFFSET = TEXT_OFFSET + 2 * TEXT_AREA
@@ -95,7 +95,7 @@ class RankFileError(Exception):
         self.reason = reason
 
 
-@dataclass
+@dataclass(slots=True)
 class State:
     """The mutable part of a rank file: flags, the current phase and counters since the start of the process."""
 
@@ -140,6 +140,25 @@ class State:
         state = cls(*fields[1:14])
         state.phase_seconds = list(fields[14:])
         return state
+
+
+def check_of(now: float, head: int, values: Iterable[float]) -> float:
+    """Return the check of a record; ``head`` is :func:`head_of` of its whole numbers.
+
+    A sum, because a training can compute it with what is at hand, where a CRC would fetch code and tables from memory.
+    The order of the additions counts; what would make the sum infinite, or no number, is left out.
+    """
+    total = now + head
+    for value in values:
+        added = total + value
+        if added - added == 0.0:
+            total = added
+    return total
+
+
+def head_of(sequence: int, count: int, step: int, mask: int) -> int:
+    """Return what stands for the whole numbers of a record in its check."""
+    return sequence + count + step + mask % MASK_MODULUS
 
 
 @dataclass(frozen=True)

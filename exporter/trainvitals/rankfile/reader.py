@@ -19,7 +19,8 @@ from trainvitals.rankfile.layout import (
     LAYOUT,
     MAGIC,
     MAX_NAMES,
-    RECORD,
+    MAX_PHASES,
+    PHASES,
     RECORD_AREA,
     RING_OFFSET,
     RING_RECORDS,
@@ -30,11 +31,14 @@ from trainvitals.rankfile.layout import (
     TEXT_AREA,
     TEXT_OFFSET,
     VERSION,
+    WAIT_OFFSET,
     WHOLE_RECORD,
     Header,
     RankFileError,
     Record,
     State,
+    check_of,
+    head_of,
     lock_holder,
 )
 
@@ -44,6 +48,8 @@ _CHUNK = 64
 _TRIES = 4
 #: No writer gets so far ahead between two polls; a record that claims it is damaged.
 _LONGEST_JUMP = 1 << 32
+_WORD = struct.Struct("<d")
+_DATA = PHASES.index("data")
 _SEQUENCES = struct.Struct(f"<Q{RECORD_AREA - 8}x")
 
 
@@ -138,9 +144,18 @@ class Reader:
                     if best is None or fields[0] > best[0]:
                         best = fields
             if best is not None:
-                return State.unpack(best)
+                return self._waiting(State.unpack(best))
             # A writer at full speed was in one slot and then in the other.
         return None
+
+    def _waiting(self, state: State) -> State:
+        """Return the state with the wait for data that has begun since it was written."""
+        data = self._read(WAIT_OFFSET, _WORD.size)
+        since = _WORD.unpack(data)[0] if len(data) == _WORD.size else 0.0
+        if since > 0.0 and since >= state.phase_since and state.phase < MAX_PHASES:
+            state.phase_seconds[state.phase] += since - state.phase_since
+            state.phase, state.phase_since = _DATA, since
+        return state
 
     def read_records(self, after: int) -> tuple[list[Record], int]:
         """Return the valid records with a sequence above ``after``, in order, and how many slots did not check.
@@ -220,10 +235,11 @@ class Reader:
 
 def _checked(data: bytes, offset: int) -> Record | None:
     """Return the record at ``offset``, or None when its checksum is wrong."""
-    sequence, count, step, now, mask, *numbers, checksum = WHOLE_RECORD.unpack_from(data, offset)
-    if zlib.crc32(data[offset : offset + RECORD.size]) != checksum:
+    sequence, count, step, now, mask, *numbers, check = WHOLE_RECORD.unpack_from(data, offset)
+    values = dict(zip(_indexes(mask), numbers, strict=False))
+    if check_of(now, head_of(sequence, count, step, mask), values.values()) != check:
         return None
-    return Record(sequence, count, step, now, dict(zip(_indexes(mask), numbers, strict=False)))
+    return Record(sequence, count, step, now, values)
 
 
 @functools.lru_cache(maxsize=256)

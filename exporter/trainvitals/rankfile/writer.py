@@ -18,19 +18,21 @@ from trainvitals.rankfile.layout import (
     MAGIC,
     NEW_SUFFIX,
     RECORD_AREA,
-    RECORDS,
     RING_OFFSET,
     RING_RECORDS,
-    SEALED,
     SEALED_STATE,
     STATE_AREA,
     STATE_OFFSET,
     TEXT,
     TEXT_AREA,
     TEXT_OFFSET,
+    VALUES_PER_RECORD,
     VERSION,
+    WHOLE_RECORD,
     State,
     boot_id,
+    check_of,
+    head_of,
     lock,
 )
 
@@ -71,7 +73,7 @@ class Writer:
             # ftruncate would leave a sparse file, and a later write to a full tmpfs is a SIGBUS.
             os.posix_fallocate(self._descriptor, 0, FILE_SIZE)
             lock(self._descriptor)
-            self.map = mmap.mmap(self._descriptor, FILE_SIZE)
+            self.map = mmap.mmap(self._descriptor, FILE_SIZE, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
             self._write_header()
             self.write_text()
             self.write_state()
@@ -83,6 +85,8 @@ class Writer:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+        #: The file as words of 8 bytes, for what is written in every step.
+        self.floats, self.integers = memoryview(self.map).cast("d"), memoryview(self.map).cast("q")
 
     def _write_header(self) -> None:
         now, wall = time.monotonic(), time.time()
@@ -116,14 +120,18 @@ class Writer:
 
     def write_record(self, sequence: int, count: int, step: int, now: float, values: dict[int, float]) -> None:
         """Write one record; ``values`` has at most :data:`VALUES_PER_RECORD` entries."""
-        mask = 0
-        for index in values:
-            mask |= 1 << index
-        body = RECORDS[len(values)].pack(sequence, count, step, now, mask, *map(values.__getitem__, sorted(values)))
-        SEALED.pack_into(self.map, RING_OFFSET + sequence % RING_RECORDS * RECORD_AREA, body, zlib.crc32(body))
+        indexes = sorted(values)
+        mask = sum(1 << index for index in indexes)
+        numbers = [values[index] for index in indexes]
+        check = check_of(now, head_of(sequence, count, step, mask), numbers)
+        numbers += [0.0] * (VALUES_PER_RECORD - len(numbers))
+        offset = RING_OFFSET + sequence % RING_RECORDS * RECORD_AREA
+        WHOLE_RECORD.pack_into(self.map, offset, sequence, count, step, now, mask, *numbers, check)
 
     def close(self) -> None:
         """Unmap and unlock.  A clean end sets a flag first; see :data:`FLAG_FINISHED`."""
+        self.floats.release()
+        self.integers.release()
         self.map.close()
         os.close(self._descriptor)
 
