@@ -17,7 +17,7 @@ from tests.helpers import wait_until
 from trainvitals.follow.base import Facts, FileFormat, Row
 from trainvitals.follow.follower import SEARCH, Follower
 from trainvitals.follow.formats.tables import Table
-from trainvitals.follow.reader import REST
+from trainvitals.follow.reader import MAX_ITEMS, REST
 from trainvitals.follow.sources import Source
 
 
@@ -362,6 +362,34 @@ def test_the_byte_rate_is_limited(follow, tmp_path):
         assert run.steps[0].step == first
         first += len(run.steps)
     assert first == 60000
+
+
+def test_a_limit_cuts_no_line(follow, tmp_path):
+    """Where a poll ends because of the rate, also one that knows that nobody writes any more, no line ends."""
+    write(tmp_path / "t.log", *(line(step) for step in range(60000)))
+    follower = follow("t.log", rate=1.0, clock=time.time)
+
+    found = []
+    while not found or follower.behind:
+        (run,) = follower.poll(final=True)
+        found += [step.step for step in run.steps]
+
+    assert found == list(range(60000))
+    assert run.bad == 0
+
+
+def test_a_poll_gives_so_many_steps_at_most(follow, tmp_path):
+    """Steps take more memory than their lines: a poll ends after some, however much may be read."""
+    write(tmp_path / "m.csv", "step,loss\n", *(f"{step},2.5\n" for step in range(300_000)))
+    follower = follow("m.csv")
+
+    counts = []
+    while not counts or follower.behind:
+        (run,) = follower.poll(final=True)
+        counts.append(len(run.steps))
+
+    assert sum(counts) == 300_000
+    assert max(counts) < MAX_ITEMS + 200_000
 
 
 def test_old_logs_are_left_alone(follow, tmp_path):

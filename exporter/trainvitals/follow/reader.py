@@ -23,6 +23,8 @@ _PATIENCE = 1 << 25
 _SAMPLES = 16
 #: Of a text that is written again, the values of one item in so many are compared with what they were.
 _COMPARED = 64
+#: A poll ends after so many items: they take more memory than their text.
+MAX_ITEMS = 1 << 16
 #: Before the place where a log goes on after a restart, so much of it is read again, for parsers and detectors.
 REPLAY = 1 << 20
 #: A half line is told when nothing came behind it for so many seconds.  Programs that buffer their output write half
@@ -136,21 +138,26 @@ class Reader:
             return
         tail = self._tail
         tail.path = self.path
+        taken = 0
         for piece in tail.read(limit, final=final):
             if isinstance(piece, Begin):
                 yield self._flush()
                 self._begin()
                 continue
             self.read += len(piece)
-            yield from self._take(piece)
+            for items in self._take(piece):
+                taken += len(items)
+                yield items
             if isinstance(self.format, FileFormat):
                 tail.close()
                 yield self._read_file(self.format)
                 return
+            if taken > MAX_ITEMS:
+                break
         self.changed = tail.changed
         if self.read:
             self._grew = now
-        if final or now - self._grew > REST:
+        if tail.unread == 0 and (final or now - self._grew > REST):
             yield self._flush()
             if now - self._grew > IDLE:
                 tail.close()
