@@ -109,7 +109,7 @@ def main() -> None:
 
     (one, two) = least([unit, phases], rounds)
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {rounds} rounds")
-    print(f"one write of the counters: {one:.2f} us; of that the two ends of a phase: {two:.2f} us\n")
+    print(f"one write of the counters: {one:.2f} us; the two ends of a phase: {two:.2f} us\n")
     print(f"{'case':36} {'alone':>9} {'watched':>9} {'more':>9} {'writes':>8}")
     for name, loader in cases().items():
         watched = trainvitals.data(loader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
+import math
 import os
 import pickle
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sized
 import pytest
 
 import trainvitals
+from trainvitals import rankfile
 from trainvitals.probe import batches, watch
 from trainvitals.probe import data as module
 from trainvitals.rankfile import ledger
@@ -227,7 +229,25 @@ def test_waiting_within_these_stays_theirs(probe, recorder, phase):
     with probe.phase(phase):
         seen += [probe.current_phase() for _ in trainvitals.data(iter([1]))]
     assert seen == [phase]
-    assert recorder._phases == []
+    assert recorder.phases.current == rankfile.PHASES.index("init")
+    assert recorder.writer.state.phase_seconds[3] > 0.0 or phase != "data"
+
+
+def test_a_loader_within_a_loader_waits_once(probe, recorder, recorded):
+    """Seconds count once, and all phases add up to the time since the start."""
+    inner = trainvitals.data([1, 2, 3])
+    with probe.phase("forward"):
+        for _ in trainvitals.data(number for number in inner):
+            assert probe.current_phase() == "forward"
+            with probe.phase("backward"):
+                pass
+        assert probe.current_phase() == "forward"
+    assert probe.current_phase() == "init"
+
+    recorder.finish("ok")
+    found = recorded()
+    assert math.isclose(sum(found.state.phase_seconds), found.state.heartbeat - found.started, abs_tol=1e-9)
+    assert counters_of(recorder).batches == 6
 
 
 def test_a_prefetching_thread_does_not_wait_for_the_training(probe, recorder):

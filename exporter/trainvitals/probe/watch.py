@@ -45,7 +45,7 @@ class Watch:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._state = recorder.writer.state
+        self._state, self._phases = recorder.writer.state, recorder.phases
         #: The data file; None where there is no room for one.
         self.ledger: ledger.LedgerWriter | None = None
         self._batches: deque[tuple[int, Sequence[Name], int, Dataset]] = deque(maxlen=_REMEMBERED)
@@ -72,12 +72,11 @@ class Watch:
         """Begin to wait for a batch; return whether :meth:`end` is to end a phase."""
         if self._state.phase in _KEPT or get_ident() != self._thread or not self._learns():
             return False  # Somebody counts already; and another thread's waiting is not the training's.
-        self.recorder.begin_phase("data")
-        return True
+        return self._phases.begin_wait()
 
     def end(self) -> None:
         """Go on with what was before."""
-        self.recorder.end_phase()
+        self._phases.end_wait()
 
     # Batches --------------------------------------------------------------------------------------------------------
 
