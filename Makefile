@@ -36,7 +36,8 @@ test: programs $(VENV)/.dev ## Run every check that CI runs
 	@$(MAKE) --no-print-directory lint check-generated
 	@# The tests start Python more than a thousand times; it shall find the package compiled.
 	@$(BIN)/python -m compileall -q exporter
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term:skip-covered $(PYTEST)
+	@# A file stays together, for what its tests share; in the order of names the last files are small.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(PYTEST)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Style, types, layers

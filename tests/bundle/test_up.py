@@ -279,7 +279,6 @@ def test_two_at_once_do_not_share_a_data_folder(up, tmp_path, until):
 
 
 @pytest.mark.end_to_end
-@pytest.mark.xdist_group("end_to_end")
 @pytest.mark.usefixtures("needs_programs")
 def test_the_demo_breaks_and_the_message_arrives(up, until):
     """A real training breaks; mail and webhook name run, rank, step and action."""

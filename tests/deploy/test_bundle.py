@@ -23,8 +23,7 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8
 PULLED = ("prometheus", "alertmanager")
 PULL_SECONDS, BUILD_SECONDS, HEALTHY_SECONDS = 180, 600, 120
 
-# All tests share one running bundle: one worker has it.
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("docker")]
+pytestmark = pytest.mark.docker
 
 
 def run(*command, seconds=60.0, environment=None):

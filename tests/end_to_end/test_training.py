@@ -10,8 +10,7 @@ import psutil
 import pytest
 from tests.end_to_end.stack import Stack, fetch, until
 
-# Each of these keeps all cores busy: one after the other.
-pytestmark = [pytest.mark.end_to_end, pytest.mark.xdist_group("end_to_end")]
+pytestmark = pytest.mark.end_to_end
 
 ROOT = Path(__file__).parents[2]
 STEPS = 1200
