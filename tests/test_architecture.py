@@ -37,6 +37,8 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
         "trainvitals.probe.ending",
         "trainvitals.probe.events",
         "trainvitals.probe.identity",
+        "trainvitals.probe.phases",
+        "trainvitals.probe.quick",
         "trainvitals.probe.ranks",
         "trainvitals.probe.recorder",
         "trainvitals.probe.split",
