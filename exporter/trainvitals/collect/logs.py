@@ -18,8 +18,8 @@ from trainvitals.follow.formats import FORMATS
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Source
 
-#: So many steps are handed on at a poll; detectors take some 10 microseconds for each.
-STEPS = 20_000
+#: So many steps are handed on at a poll; counting and judging one takes some 60 microseconds.
+STEPS = 10_000
 
 
 class LogsCollector(Collector):
