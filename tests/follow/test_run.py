@@ -228,3 +228,13 @@ def test_a_state_that_makes_no_sense_is_none(run, state):
     run.take([loss(1, 2.0)])
     run.settle(5.0)
     assert [step.count for step in run.steps] == [1]
+
+
+def test_some_lines_say_when(run):
+    """The others follow those, and not the times of the file."""
+    run.begin()
+    run.take([loss(1, 3.0), Row(2, {"loss": 2.5}, 500.0), loss(3, 2.25, step_seconds=4.0)])
+    run.settle(9000.0)
+
+    assert [step.time for step in run.steps] == [500.0, 500.0, 504.0]
+    assert (run.newest, run.timed) == (504.0, True)

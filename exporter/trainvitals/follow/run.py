@@ -190,15 +190,14 @@ class FollowedRun:
             last = found[-1]
             self._moment = Moment(last.time, last.step, entries[-1][2].get("elapsed_seconds"))
             self.last_step = last
-            self.timed = entries[-1][3] is not None
+            self.timed = any(entry[3] is not None for entry in entries)
             self.started = self.started or found[0].time
             if not self.attempt_started:
                 begun = next((step for step in found if step.count >= self._attempt_count), last)
                 self.attempt_started = begun.time
-        if not self._is_history:
-            own = [entry[3] for entry in entries[-1:] if entry[3] is not None]
-            if found or any(event.kind in {"evaluation", "checkpoint"} for _, event in told):
-                self.newest = max(self.newest, own[0] if own else changed)
+        has_data = bool(found) or any(event.kind in {"evaluation", "checkpoint"} for _, event in told)
+        if has_data and not self._is_history:
+            self.newest = max(self.newest, moments[-1] if found and self.timed else changed)
 
     def _with_times(self, told: list[tuple[int, Event]], moments: list[float], changed: float) -> list[Event]:
         """Return the events; one that does not say when happened right after the step before it."""

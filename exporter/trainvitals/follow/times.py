@@ -24,13 +24,20 @@ def spread(entries: Sequence[Entry], before: Moment | None, changed: float, shar
     The last one was written when the file was changed last, if nothing of the file is left unread; those before it by
     the durations that the log tells; where it tells none, all at that time.  While a part is unread (``share`` times
     as much as was read), the rest is taken to be like this part, and later parts go on from ``before``.
+    Where some of them say when they were, the others follow those.
     """
     own = [moment for _, _, _, moment in entries if moment is not None]
     if len(own) == len(entries):
         return own
     gaps = _gaps(entries, before)
     span = sum(gaps)
-    if before is not None and (share > 0.0 or span <= 0.0):
+    if own:
+        # Some lines say when: the others follow them.
+        first = next(place for place, entry in enumerate(entries) if entry[3] is not None)
+        moment = own[0] - sum(gaps[: first + 1])
+        if before is not None:
+            moment = max(moment, before.time)
+    elif before is not None and (share > 0.0 or span <= 0.0):
         moment = before.time if share > 0.0 else max(before.time, changed)
     else:
         moment = changed - share * span - span
