@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Event, Step
 
 Category = Literal["resource", "data", "parameter"]
+Severity = Literal["info", "warning", "critical"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,8 @@ class Verdict:
     ``evidence`` is a sentence, given when the signal is active.
     It is a label of a series, so its text must not change with every step: new text is a new series.
     ``counts`` are the counts of the steps that the finding began with: what was in their batches is asked for.
+    ``action`` is the next thing to do: data before parameters before model, with the direction for a parameter.
+    ``confidence`` is from 0 to 1, where the detector knows it; ``gated`` says in words what was left out, and why.
     """
 
     ratio: float
@@ -28,6 +31,10 @@ class Verdict:
     evidence: str = ""
     statistics: dict[str, float] = field(default_factory=dict)
     counts: tuple[int, ...] = ()
+    severity: Severity = "warning"
+    action: str = ""
+    confidence: float | None = None
+    gated: str = ""
 
     @property
     def active(self) -> bool:
@@ -36,10 +43,14 @@ class Verdict:
 
 
 class Detector(Protocol):
-    """Judges one rank of one run, across its attempts.  ``signal`` and ``category`` name what it looks for."""
+    """Judges one rank of one run, across its attempts.  ``signal`` and ``category`` name what it looks for.
+
+    ``needs`` says in words what it must see before it can say anything: "192 steps with a loss".
+    """
 
     signal: str
     category: Category
+    needs: str
 
     def observe(self, step: Step) -> None:
         """Take the next step.
@@ -49,6 +60,13 @@ class Detector(Protocol):
 
     def verdict(self) -> Verdict | None:
         """Return the verdict on what was seen so far, or None as long as nothing can be said."""
+
+
+class EventDetector(Detector, Protocol):
+    """A detector that wants events too: evaluations, checkpoints, restarts, changes."""
+
+    def observe_event(self, event: Event) -> None:
+        """Take the next event, in order with the steps."""
 
 
 class Latch:

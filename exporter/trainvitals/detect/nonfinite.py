@@ -32,6 +32,7 @@ class NonfiniteLoss:
 
     signal = "loss_nonfinite"
     category: Category = "parameter"
+    needs = "a step with a loss"
 
     def __init__(self) -> None:
         self._latch = Latch(hold_seconds=HOLD_SECONDS, hold_steps=HOLD_STEPS)

@@ -106,6 +106,7 @@ class LossSpike:
 
     signal = "loss_spike"
     category: Category = "parameter"
+    needs = "192 steps with a loss, behind the warm-up"
 
     def __init__(self, settings: SpikeSettings = SpikeSettings()) -> None:
         self._settings = settings
