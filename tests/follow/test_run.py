@@ -238,3 +238,13 @@ def test_some_lines_say_when(run):
 
     assert [step.time for step in run.steps] == [500.0, 500.0, 504.0]
     assert (run.newest, run.timed) == (504.0, True)
+
+
+@pytest.mark.parametrize("step", [None, 101])
+def test_late_values_of_a_doubtful_row_are_its_own(run, step):
+    """Further values of a row that went back wait with it."""
+    poll(run, loss(100, 3.0), loss(101, 2.9), loss(102, 2.8))
+    found = poll(run, loss(101, 9.0), Row(step, {"tokens": 64.0}), loss(102, 8.0))
+
+    assert found == [(101, 4, {"loss": 9.0, "tokens": 64.0}), (102, 5, {"loss": 8.0})]
+    assert run.attempt == 1

@@ -219,15 +219,17 @@ class FollowedRun:
             return
         if rank != self._leader and not self._hear(row, rank):
             return
-        step = row.step
+        step, held = row.step, self._held
+        if held is not None:
+            if step is None or step == held.step:
+                self._held = held._replace(values={**row.values, **held.values})
+                return
+            self._decide(step)
         newest = self._step
         if step is None:
             if newest is None:
                 return
             step = newest
-        if self._held is not None:
-            self._decide(step)
-            newest = self._step
         if newest is None or step > newest or self._begins_anew:
             if self._begins_anew:
                 self._new_attempt(step)
