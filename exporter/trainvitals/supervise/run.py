@@ -94,7 +94,7 @@ def _become(path: str, command: Sequence[str], environ: Mapping[str, str]) -> No
     for name in _IGNORED_BY_PYTHON:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
-        os.execve(path, command, environ)  # noqa: S606
+        os.execve(path, list(command), environ)  # noqa: S606
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
