@@ -46,6 +46,8 @@ class LogsCollector(Collector):
         self._lock = threading.Lock()
         self._logs: dict[str, FollowedLog] = {}
         self._runs: dict[str, FollowedRun] = {}
+        #: What is wrong with a log, by path; replaced as a whole, so that any thread may take it.
+        self._problems: dict[str, str] = {}
 
     @classmethod
     def from_settings(
@@ -84,6 +86,7 @@ class LogsCollector(Collector):
         if self._follower is None or self.pending > STEPS:
             return
         runs = self._follower.poll(final=final)
+        self._problems = self._follower.problems
         with self._lock:
             self._runs = {run.name: run for run in runs}
             for run in runs:
@@ -135,13 +138,14 @@ class LogsCollector(Collector):
         """Return what cannot be followed, and why, in words."""
         if self._follower is None:
             return []
-        found = [path for run in self._runs.values() for path in run.paths]
-        unknown = [path for run in self._runs.values() if not run.formats for path in run.paths]
+        runs = list(self._runs.values())
+        found = [path for run in runs for path in run.paths]
+        unknown = [path for run in runs if not run.formats for path in run.paths]
         missing = [path for path in self._paths if not glob.glob(path, recursive=True) and not os.path.lexists(path)]
         empty = [path for path in self._paths if path not in missing and not found]
         complaints = dict.fromkeys(unknown, "no format that is known") | dict.fromkeys(missing, "not there")
         complaints |= dict.fromkeys(empty, "no log of a known format in it")
-        return sorted({**complaints, **self._follower.problems}.items())
+        return sorted({**complaints, **self._problems}.items())
 
     def collect(self, sink: Sink) -> None:
         """Read what is new, then add the families about logs."""
@@ -156,7 +160,7 @@ class LogsCollector(Collector):
         for state, number in (
             ("followed", known),
             ("unknown", unknown),
-            ("problem", len(self._follower.problems)),
+            ("problem", len(self._problems)),
         ):
             sink.add("trainvitals_log_files", number, state)
         for reason, number in sorted(self._follower.rejected.items()):
