@@ -26,6 +26,16 @@ FLAGS = {
     "up": ["--data-dir", "--demo", "--for", "--help", "--simulate-devices"],
     "run": ["--dir", "--help", "--name"],
     "doctor": ["--config", "--config.file", "--help", "--json"],
+    "follow": [
+        "--collect.interval",
+        "--format",
+        "--help",
+        "--interval",
+        "--listen",
+        "--once",
+        "--run",
+        "--web.listen-address",
+    ],
     "generate": ["--check", "--help", "--root"],
 }
 
