@@ -69,6 +69,7 @@ class FollowedLog:
         self.history: Sequence[Step] = ()
         self.steps: Sequence[Step] = ()
         self.events: Sequence[Event] = ()
+        self.places: Sequence[int] = ()
         self.counters: dict[str, float] = {"steps": 0.0, "skipped": 0.0, "nonfinite": 0.0}
         self.names: set[str] = set()
         self.started = run.changed
@@ -85,7 +86,8 @@ class FollowedLog:
         self._rhythm = Rhythm()
         self._history: list[Step] = []
         self._steps: list[Step] = []
-        self._events: list[Event] = []
+        #: Each with its place among the steps that wait.
+        self._events: list[tuple[int, Event]] = []
         self._finished = False
         self._timed = False
         #: When the newest step came into the log, by the clock of its files.
@@ -145,23 +147,23 @@ class FollowedLog:
         if steps:
             self._stepped = run.changed
         self._history += run.history
+        self._push_events(run.events, run.places, steps)
         self._steps += steps
-        self._push_events(run.events, steps)
         for step in (*run.history, *steps):
             if run.timed and self._last is not None and step.count > self._last.count:
                 self._rhythm.pause(step.time - self._last.time)
             self._last = step
 
-    def _push_events(self, events: Sequence[Event], steps: Sequence[Step]) -> None:
+    def _push_events(self, events: Sequence[Event], places: Sequence[int], steps: Sequence[Step]) -> None:
         """Take events; an error learns how many steps were before it, for errors and steps are handed on apart."""
-        for event in events:
+        waiting = len(self._steps)
+        for event, place in zip(events, places, strict=True):
             if event.kind != KIND:
-                self._events.append(event)
+                self._events.append((waiting + place, event))
                 continue
-            place = _place(event, steps)
             before = steps[place - 1] if place else self._last
             count = before.count if before is not None else 0
-            self._events.append(replace(event, fields={**event.fields, COUNT: count}))
+            self._events.append((waiting + place, replace(event, fields={**event.fields, COUNT: count})))
             if event.fields.get("level") in TROUBLE:
                 self._in_trouble, self._trouble_count = True, count
 
@@ -173,7 +175,11 @@ class FollowedLog:
         self.history, self._history = tuple(self._history), []
         self.steps, self._steps = self._steps[:limit], self._steps[limit:]
         # What came between steps that wait must wait as well.
-        self.events, self._events = ((), self._events) if self._steps else (tuple(self._events), [])
+        handed = len(self.steps)
+        ready = sum(place <= handed for place, _ in self._events)
+        self.events = tuple(event for _, event in self._events[:ready])
+        self.places = tuple(place for place, _ in self._events[:ready])
+        self._events = [(place - handed, event) for place, event in self._events[ready:]]
         for step in self.history:
             self.names.update(step.values)
             self._counted = step
@@ -233,11 +239,3 @@ def spread_evenly(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:
     begun = before.time if before is not None and before.time < last.time else last.time - number
     pause = (last.time - begun) / number
     return [replace(step, time=last.time - pause * (last.count - step.count)) for step in steps]
-
-
-def _place(event: Event, steps: Sequence[Step]) -> int:
-    """Return how many of these steps were before an event, which has the number of the last one before it."""
-    for place in range(len(steps), 0, -1):
-        if steps[place - 1].step == event.step:
-            return place
-    return 0

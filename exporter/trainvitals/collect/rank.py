@@ -19,6 +19,7 @@ from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.log_errors import LogErrors
 from trainvitals.collect.source import Source
 from trainvitals.detect import Detector
+from trainvitals.detect.engine import Panel, in_order
 from trainvitals.metrics import PROBED_STATES, STEP_BUCKETS
 from trainvitals.telemetry import Event, Identity, Step
 
@@ -102,6 +103,10 @@ class Rank:
     seen: float = 0.0
     _attempts: dict[Hashable, _Attempt] = field(default_factory=dict)
     _earlier: _Attempt = field(default_factory=_Attempt)
+    _panel: Panel = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._panel = Panel(self.detectors, self.complain)
 
     @property
     def up(self) -> bool:
@@ -133,14 +138,17 @@ class Rank:
         for step in source.history:
             attempt.last_step = step
             attempt.values.update(step.values)
-            self._judge(step)
-        for step in source.steps:
-            self._take_step(attempt, step, source)
-            self.log_errors.observe(step)
+            self._panel.observe(step)
+        for item in in_order(source.steps, source.events, source.places):
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
-            is_news = source.is_new and 0.0 <= now - step.time < _NEWS
-            self._judge(replace(step, time=now) if is_news else step)
+            is_news = source.is_new and 0.0 <= now - item.time < _NEWS
+            if isinstance(item, Step):
+                self._take_step(attempt, item, source)
+                self.log_errors.observe(item)
+                self._panel.observe(replace(item, time=now) if is_news else item)
+            else:
+                self._panel.observe_event(replace(item, time=now) if is_news else item)
         # A source may change its names at every poll; its table is bounded, what it had in the past is not.
         attempt.values = {name: attempt.values[name] for name in source.names if name in attempt.values}
         for event in source.events:
@@ -162,13 +170,6 @@ class Rank:
         attempt.values.update(step.values)
         # A mark for the detectors, and counted; no curve.
         attempt.values.pop("skipped", None)
-
-    def _judge(self, step: Step) -> None:
-        for detector in self.detectors:
-            try:
-                detector.observe(step)
-            except Exception:
-                self.complain(f"detector {detector.signal} cannot take {step!r}")
 
     def complain(self, message: str) -> None:
         """Count something that made no sense; the first of a rank is logged."""

@@ -57,6 +57,10 @@ class Source(Protocol):
         """The new events, in order."""
 
     @property
+    def places(self) -> Sequence[int] | None:
+        """Of each event, how many of ``steps`` came before it; None where their times tell."""
+
+    @property
     def names(self) -> Collection[str]:
         """The values that it can have; of others the last one is forgotten."""
 

@@ -74,6 +74,10 @@ class RankFile:
     correction: float = 0.0
 
     @property
+    def places(self) -> None:
+        """Its events have times of their own."""
+
+    @property
     def run(self) -> str:
         """The name under which the run is shown."""
         return self.identity.run if self.job == 1 else f"{self.identity.run}~{self.job}"

@@ -49,6 +49,8 @@ class FollowedRun:
     steps: list[Step] = field(default_factory=list)
     history: list[Step] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    #: Of each event, how many of ``steps`` came before it: times are often those of whole polls.
+    places: list[int] = field(default_factory=list)
     last_step: Step | None = None
     #: The newest value of each name.
     values: dict[str, float] = field(default_factory=dict)
@@ -130,7 +132,7 @@ class FollowedRun:
 
     def begin(self) -> None:
         """Begin a poll: what was news is none any more."""
-        self.steps, self.history, self.events = [], [], []
+        self.steps, self.history, self.events, self.places = [], [], [], []
         self.is_new = self._polls == 0
         self._polls += 1
         self._heard = False
@@ -186,6 +188,8 @@ class FollowedRun:
         else:
             self.steps += found
             self.events += self._with_times(told, moments, changed)
+            # A restart is told with the time of the first step behind it.
+            self.places += [min(place, len(found)) - (event.kind == "restart") for place, event in told]
         if found:
             last = found[-1]
             self._moment = Moment(last.time, last.step, entries[-1][2].get("elapsed_seconds"))
@@ -396,7 +400,7 @@ class FollowedRun:
     def end_replay(self, saved: Mapping[str, Any] | None) -> None:
         """End it, and go on from the state that was saved; one that makes no sense is as good as none."""
         self._is_history, self._held, self._begins_anew = False, None, False
-        self.events, self._told = [], []
+        self.events, self.places, self._told = [], [], []
         try:
             state = _State(**{name: value for name, value in (saved or {}).items() if name in _State._fields})
             count, step = int(state.count), None if state.step is None else int(state.step)

@@ -1,0 +1,134 @@
+"""The engine that feeds detectors: order, isolation, and what is kept of signals that are over."""
+
+from __future__ import annotations
+
+from trainvitals.detect import Verdict
+from trainvitals.detect.engine import Panel, Record, in_order
+from trainvitals.telemetry import Event, Step
+
+
+def step(number, time):
+    """Return a step with a number and a time."""
+    return Step(number, number, time, {"loss": 2.0})
+
+
+def evaluation(number, time):
+    """Return an evaluation at a step."""
+    return Event(time, "evaluation", number, {"name": "validation", "values": {"loss": 3.0}})
+
+
+class Deaf:
+    """A detector without observe_event; it remembers the steps."""
+
+    signal, category, needs = "deaf", "parameter", "a step"
+
+    def __init__(self):
+        self.heard = []
+
+    def observe(self, item):
+        """Remember a step."""
+        self.heard.append(item.step)
+
+    def verdict(self):
+        """Cannot say."""
+
+
+class Listener(Deaf):
+    """It takes events as well, and is active at the steps that it is told."""
+
+    signal = "listener"
+
+    def __init__(self, active=(), severity="warning"):
+        super().__init__()
+        self.active, self.severity = active, severity
+
+    def observe_event(self, event):
+        """Remember an event, as minus its step."""
+        self.heard.append(-event.step)
+
+    def verdict(self):
+        """Return a ratio of the step where it is active, from the second step on."""
+        if len(self.heard) < 2:
+            return None
+        last = self.heard[-1]
+        is_active = last in self.active
+        return Verdict(ratio=float(last if is_active else 0), since_step=last, severity=self.severity)
+
+
+class Broken(Listener):
+    """It fails at everything."""
+
+    signal = "broken"
+
+    def observe(self, item):
+        """Fail."""
+        raise ValueError(item)
+
+    observe_event = observe
+
+    def verdict(self):
+        """Fail."""
+        raise ValueError
+
+
+def test_steps_come_before_events_of_the_same_time():
+    """Steps and events are merged by time."""
+    steps = [step(1, 10.0), step(2, 20.0), step(3, 30.0)]
+    events = [evaluation(0, 5.0), evaluation(2, 20.0), evaluation(9, 99.0)]
+
+    assert [0, 1, 2, 2, 3, 9] == [item.step for item in in_order(steps, events)]
+
+
+def test_known_places_decide_where_times_do_not():
+    """Where a log tells no times, the place of an event among the steps is known otherwise."""
+    steps = [step(number, 50.0) for number in (1, 2, 3)]
+    events = [evaluation(11, 50.0), evaluation(12, 50.0), evaluation(13, 50.0)]
+
+    assert [11, 1, 2, 12, 3, 13] == [item.step for item in in_order(steps, events, [0, 2, 3])]
+
+
+def test_places_that_make_no_sense_lose_nothing():
+    """A place beyond the steps, or one that goes back, still gives each step and event once."""
+    steps, events = [step(1, 1.0), step(2, 2.0)], [evaluation(11, 1.0), evaluation(12, 1.0), evaluation(13, 9.0)]
+
+    assert [1, 2, 11, 12, 13] == [item.step for item in in_order(steps, events, [7, -3])]
+
+
+def test_a_detector_that_fails_costs_itself_only():
+    """The others get the step, and each failure is told."""
+    deaf, listener, told = Deaf(), Listener(), []
+    panel = Panel([Broken(), deaf, listener], told.append)
+
+    panel.observe(step(1, 1.0))
+    panel.observe_event(evaluation(2, 2.0))
+    verdicts = [(detector.signal, verdict is None) for detector, verdict in panel.verdicts()]
+
+    assert ([1], [1, -2]) == (deaf.heard, listener.heard)
+    assert [("broken", True), ("deaf", True), ("listener", False)] == verdicts
+    assert ["cannot take", "cannot take", "gives no verdict"] == [
+        next(words for words in ("cannot take", "gives no verdict") if words in message) for message in told
+    ]
+
+
+def test_what_is_over_is_kept():
+    """A signal that was on in the middle is in the outcome, with the verdict of that time."""
+    panel = Panel([Deaf(), Listener(active=(4, 5))], [].append)
+    record = Record(panel, every=1)
+
+    record.feed(in_order([step(number, float(number)) for number in range(1, 10)], []))
+    deaf, listener = record.outcomes()
+
+    assert (None, None, False, "a step") == (deaf.last, deaf.worst, deaf.judged, deaf.needs)
+    assert (0.0, 5.0, True) == (listener.last.ratio, listener.worst.ratio, listener.judged)
+
+
+def test_the_gravest_verdict_wins():
+    """A critical verdict is not replaced by a larger ratio that is a warning."""
+    listener = Listener(active=(3, 8), severity="critical")
+    record = Record(Panel([listener], [].append), every=1)
+
+    record.feed(iter([step(2, 1.0), step(3, 2.0)]))
+    listener.severity = "warning"
+    record.feed(iter([step(8, 3.0), step(9, 4.0)]))
+
+    assert (3.0, "critical") == (record.outcomes()[0].worst.ratio, record.outcomes()[0].worst.severity)
