@@ -27,6 +27,7 @@ An exception of a parser costs the line, record or reading in which it was raise
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -164,8 +165,11 @@ class BlockFormat(Format):
     """
 
     @abstractmethod
-    def parser(self) -> BlockParser:
-        """Return a parser for one file."""
+    def parser(self, path: str = "") -> BlockParser:
+        """Return a parser for one file, whose path may tell what its bytes do not (the split).
+
+        Raises ImportError without the library of the extra.
+        """
 
 
 class FileFormat(Format):
@@ -201,6 +205,14 @@ class FileFormat(Format):
                 continue
             found.append((status.st_ino, status.st_size, status.st_mtime_ns))
         return tuple(found)
+
+    def changed(self, path: str) -> float:
+        """Return the wall time of the last change of what it is made of.  Raises OSError."""
+        times = [os.stat(path).st_mtime]
+        for ending in self.companions:
+            with contextlib.suppress(OSError):
+                times.append(os.stat(path + ending).st_mtime)
+        return max(times)
 
 
 class Scanner(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,6 +33,8 @@ REPLAY = 1 << 20
 REST = 300.0
 #: What is open is closed when it did not change for so many seconds.
 IDLE = 600.0
+#: A file that is read as a whole is read again after so many times the seconds that the last reading took.
+_REST_OF_READING = 20.0
 
 
 class Reader:
@@ -64,6 +67,7 @@ class Reader:
         self._bad = 0
         self._complained = False
         self._grew = 0.0
+        self._pause = 0.0
         #: When the file was last changed, and how many bytes were read at the last poll.
         self.changed = 0.0
         self.read = 0
@@ -133,8 +137,13 @@ class Reader:
         self.problem = repr(error)
 
     def _poll(self, limit: int, now: float, final: bool) -> Iterator[list[Item]]:
+        if self.format is None and os.path.isdir(self.path):
+            folders = (known for known in self._formats if isinstance(known, FileFormat) and known.folder)
+            self.format = next((known for known in folders if known.sniff(b"", self.path)), None)
         if isinstance(self.format, FileFormat):
-            yield self._read_file(self.format)
+            if final or not 0.0 <= now - self._grew < self._pause:
+                self._grew = now
+                yield self._read_file(self.format)
             return
         tail = self._tail
         tail.path = self.path
@@ -172,8 +181,9 @@ class Reader:
 
     def _feed(self, data: bytes) -> list[Item]:
         """Return the items of bytes of a file that is only appended to."""
-        if self._parser is not None:
+        if isinstance(self.format, BlockFormat):
             records: list[Item] = []
+            self._parser = self._parser or self.format.parser(self.path)
             try:
                 records.extend(self._parser.feed(data))
             except Exception as error:
@@ -203,8 +213,7 @@ class Reader:
         """Begin anew: the file is another one, or was written again."""
         lines = LineReader(self.format if isinstance(self.format, LineFormat) else None, self._scanner())
         lines.bad, self._lines, self._unknown = self._lines.bad, lines, b""
-        if isinstance(self.format, BlockFormat):
-            self._parser = self.format.parser()
+        self._parser = None
         self._told.begin_again()
 
     def _scanner(self) -> Scanner | None:
@@ -245,8 +254,7 @@ class Reader:
         if isinstance(found, LineFormat):
             lines = LineReader(found, self._lines.scanner)
             lines.bad, self._lines = self._lines.bad, lines
-        elif isinstance(found, BlockFormat):
-            self._parser = found.parser()
+        self._parser = None
 
     def _reconsider(self, data: bytes) -> None:
         """Change over to a format that is surer: what looked like steps at the begin was something else."""
@@ -263,8 +271,10 @@ class Reader:
         signature = (self.path, file_format.signature(self.path))
         if signature == self._signature:
             return []
-        self.changed = os.stat(self.path).st_mtime
+        self.changed = file_format.changed(self.path)
+        begun = time.monotonic()
         items = list(file_format.read(self.path))
+        self._pause = _REST_OF_READING * (time.monotonic() - begun)
         self._told.begin_again()
         self._signature = signature
         return self._told.new(items, limits)

@@ -14,17 +14,22 @@ from trainvitals.follow.formats.keras import Keras
 from trainvitals.follow.formats.llmc import LlmC
 from trainvitals.follow.formats.megatron import Megatron
 from trainvitals.follow.formats.mindformers import MindFormers
+from trainvitals.follow.formats.mlflow import MLflow, MLflowFolder
 from trainvitals.follow.formats.modded_nanogpt import ModdedNanoGPT
 from trainvitals.follow.formats.nanogpt import NanoGPT
 from trainvitals.follow.formats.openmmlab import OpenMMLabText
 from trainvitals.follow.formats.paddlenlp import PaddleNLP
 from trainvitals.follow.formats.plain import Pairs, Plain
 from trainvitals.follow.formats.series_json import SeriesJson
+from trainvitals.follow.formats.swanlab import SwanLab
 from trainvitals.follow.formats.tables import Table
+from trainvitals.follow.formats.tensorboard import TensorBoard
 from trainvitals.follow.formats.torchtitan import TorchTitan, TorchTitanEvents
+from trainvitals.follow.formats.trackio import Trackio
 from trainvitals.follow.formats.trainer_state import TrainerState
 from trainvitals.follow.formats.transformers import Transformers
 from trainvitals.follow.formats.verl import Verl
+from trainvitals.follow.formats.wandb import Wandb
 
 __all__ = ["FORMATS", "choose"]
 
@@ -48,11 +53,17 @@ FORMATS: tuple[Format, ...] = (
     Verl(),
     # Structured.
     LlamaFactory(),
+    MLflow(),
+    MLflowFolder(),
     MsSwift(),
     OpenMMLab(),
     SeriesJson(),
+    SwanLab(),
+    TensorBoard(),
     TorchTitanEvents(),
+    Trackio(),
     TrainerState(),
+    Wandb(),
     Table(),
     JsonLines(),
     # Careful guesses, last.

@@ -1,0 +1,272 @@
+"""MLflow's two stores on disk: a SQLite database (``mlflow.db``), and folders (``mlruns/EXPERIMENT/RUN``).
+
+Sources: mlflow.store.tracking.dbmodels (tables runs, experiments, params, metrics(key, value, timestamp, run_uuid,
+step, is_nan); infinity is kept as the largest double, times are milliseconds) and mlflow.store.tracking.file_store
+(metrics/KEY with lines "timestamp value step", where a slash in the key is a folder; params/KEY; meta.yaml with
+run_name, start_time, end_time and status 1 running, 2 scheduled, 3 finished, 4 failed, 5 killed).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import yaml
+
+from trainvitals.follow.base import NO, SURE, Facts, FileFormat, Item, Row
+from trainvitals.follow.record import Records, number
+from trainvitals.follow.series import Series
+from trainvitals.follow.sqlite import MAGIC, Database, reading
+
+_COLUMNS = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
+_TARGETS = ("max_steps", "total_steps", "num_steps", "train_iters")
+_ENDED = {"FINISHED", "FAILED", "KILLED"}
+_ENDED_NUMBERS = {3, 4, 5}
+#: What MLflow keeps in place of infinity.
+_INFINITE = 1.7976931348623157e308
+#: What MLflow reads of the machine; it has steps of its own.
+_SYSTEM = "system/"
+_HASH = re.compile(r"[0-9a-f]{32}")
+_MAX_RUNS = 4096
+_MAX_METRICS, _LARGEST = 512, 1 << 28
+
+
+class _Step:
+    """Gathers the values of one step of one run, which stand one by one."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._series = Series()
+        self._values: dict[str, float] = {}
+        self._step: int | None = None
+        self._time = 0.0
+
+    def add(self, key: str, value: float, step: int, moment: float) -> Iterator[Item]:
+        """Take a value; yield the step before it, if it is another one."""
+        if key.startswith(_SYSTEM):
+            return
+        place = self._series.place(key, step)
+        if place != self._step or key in self._values:
+            yield from self.flush()
+        self._step, self._time = place, moment
+        self._values[key] = value
+
+    def flush(self) -> Iterator[Item]:
+        """Yield what was gathered."""
+        values, self._values = self._values, {}
+        if not values:
+            return
+        moment = self._time / 1000.0
+        for item in self._records.rows(values, self._step):
+            yield item._replace(time=moment if 1e9 < moment < 1e11 else None) if isinstance(item, Row) else item
+
+
+class MLflow(FileFormat):
+    """The database."""
+
+    name = "mlflow"
+    companions = ("-wal",)
+
+    def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
+        """Return how sure it is; see :class:`Format`.  The schema stands in the first pages."""
+        if not head.startswith(MAGIC):
+            return NO
+        return SURE if b"run_uuid" in head and b"metrics" in head and b"experiments" in head else NO
+
+    def read(self, path: str) -> Iterable[Item]:
+        """Return the steps of all runs.  Raises ValueError and OSError for what cannot be read."""
+        with reading(path) as database:
+            if not database.columns("metrics") >= _COLUMNS:
+                raise ValueError("no table of metrics")
+            yield from _Database(database).items()
+
+
+class _Run(NamedTuple):
+    name: str
+    started: float
+    ended: float | None
+
+
+class _Database:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._records = Records(steps=(), times=())
+        self._runs = self._read_runs()
+        self._told: set[str] = set()
+        self._steps: dict[str, _Step] = {}
+        self._current = ""
+
+    def items(self) -> Iterator[Item]:
+        for rows in self._database.rows("metrics", ("run_uuid", "key", "value", "timestamp", "step", "is_nan")):
+            # Runs that go on at once are told one after the other, a piece of each: their own order stays.
+            by_run: dict[str, list[tuple[Any, ...]]] = {}
+            for row in rows:
+                by_run.setdefault(row[1], []).append(row)
+            for identity, found in by_run.items():
+                if identity in self._runs:
+                    yield from self._switch(identity)
+                    step = self._steps.setdefault(identity, _Step(self._records))
+                    for _, _, key, value, moment, number_of_step, is_nan in found:
+                        if key.__class__ is str and number_of_step.__class__ is int and value.__class__ in {float, int}:
+                            yield from step.add(key, _number(value, is_nan), number_of_step, float(moment or 0))
+        yield from self._ends()
+
+    def _switch(self, identity: str) -> Iterator[Facts]:
+        run = self._runs[identity]
+        if identity not in self._told:
+            self._told.add(identity)
+            self._current = identity
+            yield Facts(run=run.name, started=run.started)
+        elif identity != self._current:
+            self._current = identity
+            yield Facts(run=run.name)
+
+    def _ends(self) -> Iterator[Item]:
+        targets = dict(self._database.ask(
+            f"SELECT run_uuid, value FROM params WHERE key IN ({', '.join('?' * len(_TARGETS))})", _TARGETS  # noqa: S608
+        ))  # fmt: skip
+        for identity in self._told:
+            run = self._runs[identity]
+            target = number(targets.get(identity))
+            yield from self._switch(identity)
+            yield from self._steps[identity].flush()
+            if target is not None and 0.0 < target < 2.0**53:
+                yield Facts(target_steps=int(target))
+            if run.ended is not None:
+                yield Facts(finished=run.ended)
+
+    def _read_runs(self) -> dict[str, _Run]:
+        runs: dict[str, _Run] = {}
+        names: set[str] = set()
+        for identity, name, experiment, status, started, ended in self._database.ask(
+            "SELECT run_uuid, runs.name, experiments.name, status, start_time, end_time FROM runs "
+            "LEFT JOIN experiments USING (experiment_id) "
+            "WHERE runs.lifecycle_stage IS NOT 'deleted' ORDER BY runs.rowid"
+        )[-_MAX_RUNS:]:
+            called = str(name or identity)
+            if experiment not in {None, "", "Default"}:
+                called = f"{experiment}/{called}"
+            if called in names:
+                called = f"{called}-{str(identity)[:8]}"
+            names.add(called)
+            is_over = status in _ENDED
+            runs[identity] = _Run(called, _seconds(started), _seconds(ended) if is_over else None)
+        return runs
+
+
+def _number(value: float, is_nan: object) -> float:
+    if is_nan:
+        return math.nan
+    return float(value) if abs(value) < _INFINITE else math.copysign(math.inf, value)
+
+
+def _seconds(moment: object) -> float:
+    found = number(moment)
+    return found / 1000.0 if found is not None and 1e12 < found < 1e14 else 0.0
+
+
+class MLflowFolder(FileFormat):
+    """A run in the file store."""
+
+    name = "mlflow-files"
+    folder = True
+
+    def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
+        """Return how sure it is; see :class:`Format`."""
+        if not _HASH.fullmatch(os.path.basename(path)):
+            return NO
+        return SURE if os.path.isfile(os.path.join(path, "meta.yaml")) and os.path.isdir(_metrics(path)) else NO
+
+    def signature(self, path: str) -> object:
+        """Return what is another when a metric grew."""
+        found = [(name, os.stat(name)) for name in _all_files(path)]
+        return tuple((name, status.st_size, status.st_mtime_ns) for name, status in found)
+
+    def changed(self, path: str) -> float:
+        """Return when a metric grew."""
+        return max(os.stat(name).st_mtime for name in _all_files(path))
+
+    def read(self, path: str) -> Iterable[Item]:
+        """Return its steps.  Raises ValueError and OSError for what cannot be read."""
+        meta = _meta(path)
+        yield Facts(started=_seconds(meta.get("start_time")))
+        points: list[tuple[int, int, str, float]] = []
+        left = _LARGEST
+        for key, name in _files(path):
+            if not key.startswith(_SYSTEM):
+                with open(name, "rb") as file:
+                    text = file.read(left)
+                left -= len(text)
+                points.extend((step, moment, key, value) for moment, value, step in _lines(text))
+        # By the time of their step's first value: of a run that was resumed, steps come again.
+        yield from _in_order(points)
+        for target in (_parameter(path, name) for name in _TARGETS):
+            if target is not None and 0.0 < target < 2.0**53:
+                yield Facts(target_steps=int(target))
+        if meta.get("status") in _ENDED_NUMBERS:
+            yield Facts(finished=_seconds(meta.get("end_time")))
+
+
+def _in_order(points: list[tuple[int, int, str, float]]) -> Iterator[Item]:
+    points.sort(key=lambda point: (point[1], point[0]))
+    step = _Step(Records(steps=(), times=()))
+    for number_of_step, moment, key, value in points:
+        yield from step.add(key, value, number_of_step, float(moment))
+    yield from step.flush()
+
+
+def _metrics(path: str) -> str:
+    return os.path.join(path, "metrics")
+
+
+def _files(path: str) -> list[tuple[str, str]]:
+    """Return keys and paths of the metrics."""
+    root = _metrics(path)
+    found = []
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        for name in sorted(files):
+            whole = os.path.join(folder, name)
+            found.append((os.path.relpath(whole, root), whole))
+            if len(found) >= _MAX_METRICS:
+                return found
+    return found
+
+
+def _all_files(path: str) -> list[str]:
+    return [os.path.join(path, "meta.yaml"), *(name for _, name in _files(path))]
+
+
+def _lines(text: bytes) -> Iterator[tuple[int, float, int]]:
+    """Yield time in ms, value and step of each whole line."""
+    for line in text[: text.rfind(b"\n") + 1].split(b"\n"):
+        cells = line.split()
+        if len(cells) not in {2, 3}:
+            continue
+        try:
+            yield int(cells[0]), float(cells[1]), int(cells[2]) if len(cells) > 2 else 0
+        except ValueError:
+            continue
+
+
+def _meta(path: str) -> dict[str, Any]:
+    with open(os.path.join(path, "meta.yaml"), "rb") as file:
+        text = file.read(1 << 16)
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"meta.yaml: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("meta.yaml: not a mapping")  # noqa: TRY004  its contract
+    return found
+
+
+def _parameter(path: str, name: str) -> float | None:
+    try:
+        with open(os.path.join(path, "params", name), encoding="utf-8", errors="replace") as file:
+            return number(file.read(64))
+    except OSError:
+        return None

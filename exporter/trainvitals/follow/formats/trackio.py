@@ -1,0 +1,87 @@
+"""Trackio's database: one file for each project, in which each run has its steps as JSON.
+
+Source: the package ``trackio`` (sqlite_storage.py): table metrics(id, timestamp, run_name, step, metrics), since 0.15
+or so with run_id; the names of values may be nested, NaN and infinity are the words "NaN", "Infinity", "-Infinity";
+table configs(run_name, config).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from trainvitals.follow.base import NO, SURE, Facts, FileFormat, Item, Row
+from trainvitals.follow.record import Records, load, number
+from trainvitals.follow.sqlite import MAGIC, Database, reading
+from trainvitals.follow.text import timestamp
+
+_COLUMNS = {"timestamp", "run_name", "step", "metrics"}
+_TARGETS = ("max_steps", "total_steps", "num_steps")
+_LONGEST = 1 << 16
+
+
+class Trackio(FileFormat):
+    """See the module."""
+
+    name = "trackio"
+    companions = ("-wal",)
+
+    def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
+        """Return how sure it is; see :class:`Format`.  The schema stands in the first pages."""
+        if not head.startswith(MAGIC):
+            return NO
+        return SURE if b"run_name TEXT" in head and b"metrics TEXT" in head else NO
+
+    def read(self, path: str) -> Iterable[Item]:
+        """Return the steps of all runs.  Raises ValueError and OSError for what cannot be read."""
+        with reading(path) as database:
+            columns = database.columns("metrics")
+            if not columns >= _COLUMNS:
+                raise ValueError("no table of metrics")
+            identity = "run_id" if "run_id" in columns else "run_name"
+            yield from _Runs(database, identity).items()
+
+
+class _Runs:
+    def __init__(self, database: Database, identity: str) -> None:
+        self._database, self._identity = database, identity
+        self._records = Records(times=())
+        self._names: dict[object, str] = {}
+        self._current = ""
+
+    def items(self) -> Iterator[Item]:
+        columns = (self._identity, "run_name", "step", "timestamp", "metrics")
+        for rows in self._database.rows("metrics", columns):
+            for _, identity, name, step, moment, text in rows:
+                yield from self._switch(identity, name)
+                yield from self._rows(step, moment, text)
+        yield from self._targets()
+
+    def _switch(self, identity: object, name: object) -> Iterator[Facts]:
+        """Say whose the next items are.  Of runs of one name, the later ones are called after their identity, too."""
+        known = self._names.get(identity)
+        if known is None:
+            known = str(name) or "run"
+            if known in self._names.values():
+                known = f"{known}-{str(identity)[:8]}"
+            self._names[identity] = known
+        if known != self._current:
+            self._current = known
+            yield Facts(run=known)
+
+    def _rows(self, step: object, moment: object, text: object) -> Iterator[Item]:
+        record = load(text) if isinstance(text, (str, bytes)) and len(text) < _LONGEST else None
+        if record is None or step.__class__ is not int:
+            return
+        time = timestamp(moment) if isinstance(moment, str) else None
+        for item in self._records.rows(record, step if step >= 0 else None):
+            yield item._replace(time=time) if isinstance(item, Row) else item
+
+    def _targets(self) -> Iterator[Item]:
+        if not self._database.columns("configs") >= {self._identity, "config"}:
+            return
+        for identity, text in self._database.ask(f"SELECT {self._identity}, config FROM configs ORDER BY rowid"):  # noqa: S608
+            config = load(text) if isinstance(text, (str, bytes)) else None
+            target = next((number(config[name]) for name in _TARGETS if name in config), None) if config else None
+            if identity in self._names and target is not None and 0.0 < target < 2.0**53:
+                yield from self._switch(identity, "")
+                yield Facts(target_steps=int(target))
