@@ -14,7 +14,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from trainvitals import names
@@ -48,7 +48,7 @@ _DTYPES = {
     19: ("<e", "half_val"),
 }
 _BFLOAT16 = 14
-_LENGTH = struct.Struct("<QI")
+_LENGTH, _MARK = struct.Struct("<QI"), struct.Struct("<I")
 #: A record that is larger holds no scalars (an image, a graph), and is passed over.  Beyond the second is no length.
 _LARGEST, _LONGEST = 1 << 22, 1 << 40
 _MAX_TAGS, _MAX_NAME = 4096, 200
@@ -98,6 +98,8 @@ class _Tag(NamedTuple):
     name: str
     split: str = ""
     is_epoch: bool = False
+    #: A value of training, and nothing else is to be thought of.
+    is_plain: bool = False
 
 
 @functools.lru_cache(maxsize=_MAX_TAGS)
@@ -118,7 +120,9 @@ def _understand(tag: bytes) -> _Tag:  # noqa: PLR0911  a table with patterns
         return _Tag(theirs, names.ours(found[1]), "", is_epoch=True)
     if found := _BATCH.fullmatch(theirs):
         return _Tag(theirs, names.ours(found[1]))
-    return _Tag(theirs, names.ours(theirs))
+    name = names.ours(theirs)
+    is_special = name == "epoch" or theirs == _RUNTIME or _LAST.match(theirs) or _PART.fullmatch(theirs)
+    return _Tag(theirs, name, is_plain=not is_special)
 
 
 class _Parser:
@@ -133,71 +137,79 @@ class _Parser:
         self._need = 0
         self._lost = False
         self._series = Series()
-        self._lengths: dict[int, int] = {}
+        self._marks: dict[int, int] = {}
         self._others: set[bytes] = set()
         self._ended: int | None = None
         self._has_batches = False
         self._parts: dict[str, float] = {}
         self._parts_step: int | None = None
 
-    def feed(self, data: bytes) -> Iterator[Item]:
+    def feed(self, data: bytes) -> Iterable[Item]:
         """Return the scalars of the records that became whole.  Raises ValueError behind them, if some were damaged."""
         self._buffer += data
         if len(self._buffer) < self._need:
-            return
+            return ()
+        items: list[Item] = []
         bad = 0
         for record in self._records():
-            if record is None:
-                bad += 1
-                continue
             try:
                 event = self._event.FromString(record)
             except Exception:
-                bad += 1  # DecodeError, or what else the library says to garbage.
+                bad += 1  # DecodeError or TypeError, or what else the library says to garbage.
                 continue
-            if event.HasField("summary"):
-                yield from self._items(event)
-        if bad:
-            raise ValueError(f"{bad} damaged records")
+            values = event.summary.value
+            if len(values) == 1 and not self._parts:
+                # The usual case without detours: there may be millions.
+                (value,) = values
+                tag = _understand(value.tag)
+                if tag.is_plain and not self._split and value.HasField("simple_value"):
+                    step, moment = event.step, event.wall_time
+                    place = self._series.place(tag.theirs, step)
+                    items.append(Row(place, {tag.name: value.simple_value}, moment if 1e9 < moment < 1e11 else None))
+                    continue
+            if values:
+                items.extend(self._items(event))
+        return items if not bad else _and_complain(items, bad)
 
-    def _records(self) -> Iterator[bytes | None]:
-        """Yield the data of whole records, None for a damaged one."""
+    def _records(self) -> list[bytes | None]:
+        """Return the data of whole records, None for a damaged one."""
         buffer, at, size = self._buffer, 0, len(self._buffer)
-        try:
-            while True:
-                if self._skip:
-                    passed = min(self._skip, size - at)
-                    at, self._skip = at + passed, self._skip - passed
-                self._need = 12
-                if size - at < 12:
-                    return
-                length, mark = _LENGTH.unpack_from(buffer, at)
-                if length > _LONGEST or mark != self._length_mark(length):
-                    if not self._lost:
-                        self._lost = True
-                        yield None
-                    at = self._search(at + 1)
-                    continue
-                self._lost = False
-                if length > _LARGEST:
-                    at, self._skip = at + 12, length + 4
-                    continue
-                end = at + 16 + length
-                if end > size:
-                    self._need = end - at
-                    return
-                data = bytes(buffer[at + 12 : end - 4])
-                at = end
-                yield data if _masked(self._crc(data)) == int.from_bytes(buffer[end - 4 : end], "little") else None
-        finally:
-            del buffer[:at]
+        records: list[bytes | None] = []
+        crc, marks = self._crc, self._marks
+        while True:
+            if self._skip:
+                passed = min(self._skip, size - at)
+                at, self._skip = at + passed, self._skip - passed
+            self._need = 12
+            if size - at < 12:
+                break
+            length, mark = _LENGTH.unpack_from(buffer, at)
+            if mark != (marks.get(length) or self._mark(length)) or length > _LONGEST:
+                if not self._lost:
+                    self._lost = True
+                    records.append(None)
+                at = self._search(at + 1)
+                continue
+            self._lost = False
+            if length > _LARGEST:
+                at, self._skip = at + 12, length + 4
+                continue
+            end = at + 16 + length
+            if end > size:
+                self._need = end - at
+                break
+            data = bytes(buffer[at + 12 : end - 4])
+            (mark,) = _MARK.unpack_from(buffer, end - 4)
+            records.append(data if _masked(crc(data)) == mark else None)
+            at = end
+        del buffer[:at]
+        return records
 
-    def _length_mark(self, length: int) -> int:
-        mark = self._lengths.get(length)
-        if mark is None:
-            if len(self._lengths) > _MAX_TAGS:
-                self._lengths.clear()
-            mark = self._lengths[length] = _masked(self._crc(length.to_bytes(8, "little")))
+    def _mark(self, length: int) -> int:
+        """Return the checksum of a length, and remember it: there are few of them."""
+        if len(self._marks) > _MAX_TAGS:
+            self._marks.clear()
+        mark = self._marks[length] = _masked(self._crc(length.to_bytes(8, "little")))
         return mark
 
     def _search(self, at: int) -> int:
@@ -259,6 +271,11 @@ class _Parser:
                 self._others.add(tag)
             return None
         return None if tag in self._others else _of_tensor(value.tensor)
+
+
+def _and_complain(items: list[Item], bad: int) -> Iterator[Item]:
+    yield from items
+    raise ValueError(f"{bad} damaged records")
 
 
 def _of_tensor(tensor: Any) -> float | None:
