@@ -23,6 +23,7 @@ FLAGS = {
         "--web.config.file",
         "--web.listen-address",
     ],
+    "diagnose": ["--fail-on", "--format", "--help", "--html", "--json"],
     "up": ["--data-dir", "--demo", "--for", "--help", "--simulate-devices"],
     "run": ["--dir", "--help", "--name"],
     "doctor": ["--config", "--config.file", "--help", "--json"],

@@ -10,6 +10,13 @@ def main() -> None:
         from trainvitals.supervise.run import main as start  # noqa: PLC0415
 
         sys.exit(start(sys.argv[2:]))
+    if sys.argv[1:2] == ["diagnose"]:
+        # Nor this one: what reads and judges a log takes less time than typer to be imported.
+        try:
+            from trainvitals.diagnose.command import main as check_up  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            sys.exit(f"trainvitals: {error.name} is missing; this command needs: pip install 'trainvitals[node]'")
+        sys.exit(check_up(sys.argv[2:]))
     try:
         from trainvitals.cli import main as run  # noqa: PLC0415  A bare installation has none of its libraries.
     except ModuleNotFoundError as error:

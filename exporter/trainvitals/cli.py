@@ -144,6 +144,18 @@ def follow(
         _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node]'")
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def diagnose(context: typer.Context) -> None:
+    """Check up on finished or running runs by their logs: terminal, JSON, one HTML page."""
+    # As with run.
+    from trainvitals.diagnose.command import main as check_up
+
+    raise typer.Exit(check_up(context.args))
+
+
 @app.command()
 def up(
     demo: Annotated[bool, typer.Option("--demo", help="Also train a small model, and break it after a while.")] = False,

@@ -1,0 +1,89 @@
+"""One run while it is read: the detectors judge it, and what the report shows of it is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from trainvitals.detect import Detector
+from trainvitals.detect.engine import Outcome, Panel, Record, in_order
+from trainvitals.diagnose.curves import Curves
+from trainvitals.follow.run import FollowedRun
+from trainvitals.telemetry import Event, Identity, Step
+
+#: Errors of a log that are kept, to tell which of them began it.
+_ERRORS = 512
+#: Where a log tells no times, a step is taken to last so many seconds: detectors hold their signals by time.
+_SECONDS = 1.0
+#: Messages about detectors that failed.
+_COMPLAINTS = 16
+
+
+@dataclass
+class Case:
+    """What is known of one run.  ``build`` makes its detectors."""
+
+    name: str
+    build: Callable[[], list[Detector]]
+    identity: Identity = field(init=False)
+    paths: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    #: Number of steps that the log tells, over all attempts.
+    steps: int = 0
+    first_step: int | None = None
+    last: Step | None = None
+    attempts: int = 1
+    finished: bool = False
+    #: Lines and records that made no sense.
+    bad: int = 0
+    curves: Curves = field(default_factory=Curves)
+    kinds: Counter[str] = field(default_factory=Counter)
+    #: Errors in the log by their cause, and the first of them.
+    causes: Counter[str] = field(default_factory=Counter)
+    errors: list[Event] = field(default_factory=list)
+    #: What went wrong with our detectors.
+    complaints: list[str] = field(default_factory=list)
+    _record: Record = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.identity = Identity(run=self.name)
+        self._record = Record(Panel(self.build(), self._complain))
+
+    def _complain(self, message: str) -> None:
+        if len(self.complaints) < _COMPLAINTS:
+            self.complaints.append(message[:300])
+
+    def take(self, run: FollowedRun) -> None:
+        """Take over what a poll found."""
+        self.identity, self.paths, self.formats = run.identity, run.paths, run.formats
+        self.attempts, self.bad = run.attempt + 1, run.bad
+        self.finished = run.finished is not None
+        if not run.steps and not run.events:
+            return
+        steps = _paced(run.steps, self.last)
+        if steps:
+            self.first_step = steps[0].step if self.first_step is None else self.first_step
+            self.last = steps[-1]
+            self.steps = self.last.count
+        self.curves.add(steps, run.events)
+        for event in run.events:
+            self.kinds[event.kind] += 1
+            if event.kind == "log_error":
+                self.causes[str(event.fields.get("cause", ""))] += 1
+                if len(self.errors) < _ERRORS:
+                    self.errors.append(event)
+        self._record.feed(in_order(steps, run.events, run.places))
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what the detectors say, in their order."""
+        return self._record.outcomes()
+
+
+def _paced(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:
+    """Return steps of which nobody knows the times with times of their own, behind those of ``before``."""
+    if not steps or steps[0].time != steps[-1].time or (before is None and len(steps) == 1):
+        return steps
+    first = steps[0].count
+    start = before.time + _SECONDS if before is not None else steps[0].time - (steps[-1].count - first) * _SECONDS
+    return [Step(step.step, step.count, start + (step.count - first) * _SECONDS, step.values) for step in steps]

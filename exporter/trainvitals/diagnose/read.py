@@ -1,0 +1,115 @@
+"""From paths to runs that were read and judged."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import BinaryIO
+
+from trainvitals.detect import Detector
+from trainvitals.diagnose.case import Case
+from trainvitals.follow.base import Format
+from trainvitals.follow.errors import ErrorReader
+from trainvitals.follow.follower import Follower
+from trainvitals.follow.formats import FORMATS
+from trainvitals.follow.run import FollowedRun
+from trainvitals.follow.sources import Source
+
+#: Bytes of all logs that are read at one go: more of them would only take memory.
+_AT_ONCE = float(1 << 26)
+#: A poll that brings nothing new, although there is more: so many times, then the log is left.
+_PATIENCE = 8
+
+#: Told how many bytes were read, and of how many.
+Progress = Callable[[int, int], None]
+
+
+class _Clock:
+    """Passes a second at each poll, so that each may read as much."""
+
+    def __init__(self) -> None:
+        self._now = time.time()
+
+    def __call__(self) -> float:
+        return self._now
+
+    def tick(self) -> None:
+        self._now += 1.0
+
+
+class Reading:
+    """What was read: ``cases`` by the name of the run, and ``problems``, what is wrong with a log, by its path."""
+
+    def __init__(self, build: Callable[[], list[Detector]]) -> None:
+        self._build = build
+        self.cases: dict[str, Case] = {}
+        self.problems: dict[str, str] = {}
+        self.read = 0
+
+    def take(self, runs: Sequence[FollowedRun]) -> int:
+        """Take over a poll; return how much was new."""
+        news = 0
+        for run in runs:
+            case = self.cases.get(run.name)
+            if case is None:
+                case = self.cases[run.name] = Case(run.name, self._build)
+            case.take(run)
+            news += len(run.steps) + len(run.events)
+        return news
+
+    def useful(self) -> list[Case]:
+        """Return the runs that tell anything, in the order of their names."""
+        return [case for _, case in sorted(self.cases.items()) if case.steps or case.kinds]
+
+
+def read(
+    paths: Sequence[str],
+    build: Callable[[], list[Detector]],
+    *,
+    format_name: str = "",
+    progress: Progress | None = None,
+    formats: Sequence[Format] = FORMATS,
+) -> Reading:
+    """Read all that logs, folders and patterns hold now, and judge it.  ``build`` makes the detectors of a run."""
+    clock = _Clock()
+    follower = Follower(
+        [Source(path, format=format_name) for path in paths],
+        formats=formats,
+        scanner=ErrorReader,
+        rate=_AT_ONCE if len(paths) > 1 or any(map(os.path.isdir, paths)) else math.inf,
+        clock=clock,
+    )
+    reading = Reading(build)
+    idle, left = 0, -1
+    try:
+        while idle < _PATIENCE:
+            runs = follower.poll()
+            clock.tick()
+            news, behind = reading.take(runs), follower.behind
+            if progress is not None:
+                reading.read += max(0, left - behind) if left >= 0 else 0
+                progress(reading.read, reading.read + behind)
+            if not behind:
+                break
+            idle = 0 if news or behind != left else idle + 1
+            left = behind
+        reading.take(follower.poll(final=True))
+        reading.problems = follower.problems
+    finally:
+        follower.close()
+    return reading
+
+
+def save_input(stream: BinaryIO, path: str) -> None:
+    """Write what comes from a stream into a file, so that it can be read like any log."""
+    with open(path, "wb") as file:
+        while block := stream.read(1 << 20):
+            file.write(block)
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input as bytes."""
+    return sys.stdin.buffer

@@ -1,0 +1,159 @@
+"""The check list: what the detectors and the errors of the log amount to, a row for each signal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from trainvitals.detect.base import Severity, Verdict
+from trainvitals.detect.engine import Outcome
+from trainvitals.diagnose.case import Case
+from trainvitals.follow.base import LineFormat
+from trainvitals.follow.errors import root_cause
+from trainvitals.follow.formats import FORMATS
+
+#: Formats in which nobody writes an error: they hold no text of the program.
+_NO_TEXT = frozenset(known.name for known in FORMATS if not (isinstance(known, LineFormat) and known.prefixed))
+LOG_ERROR = "log_error"
+_LONGEST = 300
+
+#: Signals in words.  One that is not here is shown by its name.
+TITLES = {
+    "loss_not_falling": "loss falls",
+    "loss_nonfinite": "loss is a number",
+    "loss_spike": "loss without jumps",
+    "loss_drift": "loss does not creep up",
+    "overfitting": "validation follows training",
+    "evaluation_mismatch": "evaluation fits training",
+    "leakage_suspected": "validation apart from training",
+    "forgetting": "old skills stay",
+    "metric_decoupled": "metric follows loss",
+    "plateau": "effort pays",
+    "stop_loss": "effort pays as agreed",
+    "stall": "steps go on",
+    "slowdown": "pace holds",
+    "data_starvation": "data comes in time",
+    "straggler": "no rank lags",
+    LOG_ERROR: "no fatal error in the log",
+}
+
+
+class State(str, Enum):
+    """Fine; watch: of note, or over again; act: on at the end of what was read; cannot say."""
+
+    fine = "fine"
+    watch = "watch"
+    act = "act"
+    cannot_say = "cannot_say"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signal:
+    """One row.  ``severity`` is that of the finding, "info" where there is none; ``over``: it ended before the log."""
+
+    signal: str
+    state: State
+    severity: Severity = "info"
+    category: str = "parameter"
+    since_step: int | None = None
+    location: str = ""
+    evidence: str = ""
+    action: str = ""
+    gated: str = ""
+    confidence: float | None = None
+    ratio: float | None = None
+    over: bool = False
+    statistics: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The signal in words."""
+        return TITLES.get(self.signal, self.signal.replace("_", " "))
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether there is something to look at."""
+        return self.state in {State.watch, State.act}
+
+
+def signals(case: Case) -> list[Signal]:
+    """Return the rows of a run, in the order of the detectors; the errors of its log come last."""
+    place = _place(case)
+    return [*(_row(outcome, place) for outcome in case.outcomes()), _errors(case, place)]
+
+
+def _row(outcome: Outcome, place: str) -> Signal:
+    last, worst = outcome.last, outcome.worst
+    if last is not None and last.active:
+        state = State.watch if last.severity == "info" else State.act
+        return _finding(outcome, last, state, place, over=False)
+    if worst is not None:
+        return _finding(outcome, worst, State.watch, place, over=True)
+    if last is None and not outcome.judged:
+        return Signal(
+            signal=outcome.signal,
+            state=State.cannot_say,
+            category=outcome.category,
+            evidence=f"needs {outcome.needs}",
+        )
+    return Signal(
+        signal=outcome.signal,
+        state=State.fine,
+        category=outcome.category,
+        evidence="" if last is None else last.evidence,
+        gated="" if last is None else last.gated,
+        ratio=None if last is None else last.ratio,
+        statistics={} if last is None else last.statistics,
+    )
+
+
+def _finding(outcome: Outcome, verdict: Verdict, state: State, place: str, *, over: bool) -> Signal:
+    since = verdict.since_step
+    where = place if since is None else f"{place}, step {since}" if place else f"step {since}"
+    return Signal(
+        signal=outcome.signal,
+        state=state,
+        severity=verdict.severity,
+        category=outcome.category,
+        since_step=since,
+        location=where,
+        evidence=verdict.evidence + ("; over before the end" if over else ""),
+        action=verdict.action,
+        gated=verdict.gated,
+        confidence=verdict.confidence,
+        ratio=verdict.ratio,
+        over=over,
+        statistics=verdict.statistics,
+    )
+
+
+def _errors(case: Case, place: str) -> Signal:
+    """Return the row about the errors of the log: the one that began what the run did not survive."""
+    newest = -1 if case.last is None else case.last.step
+    root = None if case.finished else root_cause(case.errors, newest)
+    if root is not None:
+        fields = root.fields
+        cause, text = (" ".join(str(fields.get(name, "")).split()) for name in ("cause", "text"))
+        return Signal(
+            signal=LOG_ERROR,
+            state=State.act,
+            severity="critical",
+            category=str(fields.get("category", "resource")),
+            since_step=root.step if root.step >= 0 else None,
+            location=str(fields.get("place", ""))[:_LONGEST] or place,
+            evidence=f"{cause.replace('_', ' ')}: {text[:_LONGEST]}" if text else cause,
+            action=str(fields.get("action", "")),
+        )
+    if case.causes:
+        told = ", ".join(f"{cause.replace('_', ' ')} ({count})" for cause, count in case.causes.most_common(4))
+        return Signal(signal=LOG_ERROR, state=State.fine, category="resource", evidence=f"survived: {told}")
+    if case.formats and _NO_TEXT.issuperset(case.formats):
+        text = "needs the text that the program prints"
+        return Signal(signal=LOG_ERROR, state=State.cannot_say, category="resource", evidence=text)
+    return Signal(signal=LOG_ERROR, state=State.fine, category="resource")
+
+
+def _place(case: Case) -> str:
+    """Return whose loss it is, where there are several ranks."""
+    return f"rank {case.identity.rank}" if case.identity.world_size > 1 else ""
