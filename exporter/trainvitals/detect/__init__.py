@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from trainvitals.detect.base import Category, Detector, Verdict
 from trainvitals.detect.nonfinite import NonfiniteLoss
+from trainvitals.detect.slowdown import Slowdown
 from trainvitals.detect.spike import LossSpike
 
 __all__ = ["DETECTORS", "Category", "Detector", "Verdict", "build"]
 
 #: In the order in which findings are shown: what explains the others comes first.
-DETECTORS: tuple[Callable[[], Detector], ...] = (NonfiniteLoss, LossSpike)
+DETECTORS: tuple[Callable[[], Detector], ...] = (NonfiniteLoss, LossSpike, Slowdown)
 
 
 def build() -> list[Detector]:

@@ -1,0 +1,261 @@
+"""Slowdown: steps take longer than the same run needed before, and go on doing so.
+
+The unit is a point: the middle of at least 20 steps, or one line of a log that tells of as many.  The middle of the
+last 5 points is held against the middle of 32 before them.  The threshold of a finding is 20 %:
+
+- Published advice is 3 % (median of 20 steps against 200).  On 56 public logs that is an alarm in 25 of them, most of
+  them on machines that others share; on machines of their own, runs stay within 3 %, some with a step time that grows
+  by plan by 10 % in all.
+- Up to half as long again is "info", and only after 20 minutes (as in the published advice).
+
+What grows by plan is no finding.  A schedule of batch or sequence length makes steps longer from one to the next, and
+the new level is as even as the old one (1.3 to 2.2 times in six public logs, within 2 %).  Where the source tells
+tokens or samples, it is their time that counts; where it does not, an even level below three times the old one is
+taken for a plan, and said so.  Machines that others share, and loaders that do not keep up, are not even.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from trainvitals.detect.base import Category, Severity, Verdict
+from trainvitals.detect.pace import Lap, Pace
+from trainvitals.detect.window import UPPER_SHARE, UPPER_SIGMAS, middle
+from trainvitals.telemetry import Step
+
+#: Laps of a point that tell how even they are.
+_ENOUGH = 10
+
+
+@dataclass(frozen=True)
+class SlowdownSettings:
+    """Thresholds.  ``point_steps`` to ``least`` are sizes of windows."""
+
+    #: A mean of fewer steps would hang on one pause; published rules take 20 as well.
+    point_steps: int = 20
+    recent: int = 5
+    baseline: int = 32
+    #: A baseline of so few points is enough: 240 steps.
+    least: int = 12
+    #: Compilation, autotuning and first batches: so many points at the start, and after a restart, tell nothing.
+    skipped: int = 2
+    #: A finding, a warning, a critical one: times the baseline.
+    slow: float = 1.2
+    slower: float = 1.5
+    slowest: float = 3.0
+    #: In standard deviations of the upper tail of the baseline: a run that was as slow before, now and then, is itself.
+    tail_sigmas: float = 3.0
+    #: Slow steps must have taken so many seconds in all: checkpoints, evaluations, garbage collections are over then.
+    seconds: float = 60.0
+    #: ... and as long as it costs less than ``slower``, so many: others who use the machine for a moment are no news.
+    longer_seconds: float = 1200.0
+    #: A level is even when its points, and the steps in a point, differ from their middle by less than this share, in
+    #: the middle.  Steps may also differ by so many times what they did before.
+    even: float = 0.02
+    even_times: float = 1.5
+    #: Amounts of a step that differ by less are the same.
+    same_amount: float = 0.05
+
+
+class _Point(NamedTuple):
+    """The middle of some laps; ``spread``: how much they differ from it, as a share; below 0 where they are too few."""
+
+    step: int
+    steps: int
+    seconds: float
+    amount: float
+    spread: float
+
+
+class _Level(NamedTuple):
+    """Of the baseline: seconds of a step, the most that is not slow, amount (0.0: nobody tells), spread of steps."""
+
+    center: float
+    limit: float
+    amount: float
+    spread: float
+
+
+class Slowdown:
+    """Watches the seconds of a step, or of a token or sample where the amount of a step changes.
+
+    Active until the steps are half way back.  A restart or rollback opens a new baseline: the machine, the batch and
+    the world may be others.
+    """
+
+    signal = "slowdown"
+    category: Category = "resource"
+    needs = "about 340 steps with times since the last start (40 lines where a line tells of 20 steps or more)"
+
+    def __init__(self, settings: SlowdownSettings = SlowdownSettings()) -> None:
+        self._settings = settings
+        self._pace = Pace()
+        self._gated = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._segment = self._pace.segment
+        self._laps: list[Lap] = []
+        self._steps = 0
+        self._to_skip = self._settings.skipped
+        self._recent: deque[_Point] = deque(maxlen=self._settings.recent)
+        self._baseline: deque[_Point] = deque(maxlen=self._settings.baseline)
+        self._level: _Level | None = None
+        self._age = 0
+        #: Since when it looks slow, for how many points and seconds.
+        self._onset = self._slow_points = 0
+        self._slow_seconds = 0.0
+        self._ratio = self._factor = 0.0
+        self._shown: tuple[float, float, int] | None = None
+
+    def observe(self, step: Step) -> None:
+        """Take the next step; work is done once in a point."""
+        lap = self._pace.observe(step)
+        if self._pace.segment != self._segment:
+            self._begin()
+        if lap is None:
+            return
+        self._laps.append(lap)
+        self._steps += lap.steps
+        if self._steps >= self._settings.point_steps:
+            laps, steps = self._laps, self._steps
+            self._laps, self._steps = [], 0
+            if self._to_skip:
+                self._to_skip -= 1
+            else:
+                self._take(_point(laps, steps))
+
+    def _take(self, point: _Point) -> None:
+        if len(self._recent) == self._settings.recent and self._shown is None and not self._slow_points:
+            self._baseline.append(self._recent[0])
+            self._age += 1
+        self._recent.append(point)
+        if len(self._baseline) < self._settings.least:
+            return
+        if self._level is None or self._age >= 4:
+            self._level, self._age = self._look(), 0
+        self._judge(point, self._level)
+
+    def _cost(self, point: _Point, amount: float) -> float:
+        """Return the seconds of a step; of one with the amount of before, where this one has another."""
+        if amount > 0.0 and point.amount > 0.0 and abs(point.amount / amount - 1.0) > self._settings.same_amount:
+            return point.seconds * amount / point.amount
+        return point.seconds
+
+    def _look(self) -> _Level:
+        amount = middle(sorted([point.amount for point in self._baseline]))
+        costs = sorted([self._cost(point, amount) for point in self._baseline])
+        center = middle(costs)
+        tail = (costs[int(len(costs) * UPPER_SHARE)] - center) / UPPER_SIGMAS
+        limit = max(self._settings.slow * center, center + self._settings.tail_sigmas * tail)
+        return _Level(center, limit, amount, middle(sorted([point.spread for point in self._baseline])))
+
+    def _judge(self, point: _Point, level: _Level) -> None:
+        settings = self._settings
+        costs = [self._cost(known, level.amount) for known in self._recent]
+        now = middle(sorted(costs))
+        self._factor = now / level.center
+        if costs[-1] > level.limit:
+            if not self._slow_points:
+                self._onset, self._slow_seconds = point.step - point.steps, 0.0
+            self._slow_points += 1
+            self._slow_seconds += point.seconds * point.steps
+        share = max(0.0, (now - level.center) / (level.limit - level.center))
+        if self._shown is not None:
+            if share < 0.5:
+                self._end()
+            else:
+                self._ratio = max(1.0, share)
+                self._show(level)
+            return
+        if share < 1.0:
+            if costs[-1] <= level.limit and self._slow_points and all(cost <= level.limit for cost in costs):
+                self._end()
+            self._ratio = share
+            return
+        self._ratio = min(share, 0.99)
+        if self._slow_points < settings.recent and self._factor < settings.slowest:
+            return
+        if self._is_plan(level):
+            self._accept(level)
+        elif self._slow_seconds >= (settings.seconds if self._factor >= settings.slower else settings.longer_seconds):
+            self._ratio = share
+            self._show(level)
+
+    def _is_plan(self, level: _Level) -> bool:
+        """Say whether this looks like a schedule that the source does not tell."""
+        settings, recent = self._settings, self._recent
+        if self._factor >= settings.slowest:
+            return False
+        if level.amount > 0.0 and all(
+            abs(point.amount / level.amount - 1.0) <= settings.same_amount for point in recent if point.amount > 0.0
+        ):
+            # The source tells what a step is made of, and that is the same.
+            return False
+        seconds = [point.seconds for point in recent]
+        center = middle(sorted(seconds))
+        if middle(sorted([abs(value - center) for value in seconds])) > settings.even * center:
+            return False
+        return middle(sorted([point.spread for point in recent])) <= max(
+            settings.even, settings.even_times * level.spread
+        )
+
+    def _accept(self, level: _Level) -> None:
+        self._gated = (
+            f"from step {self._onset} on a step takes {self._factor:.2f} times as long, and as evenly as before "
+            f"({level.center:.3g} s then): taken for a planned change of batch or sequence length"
+        )
+        segment, recent = self._segment, list(self._recent)
+        self._begin()
+        self._segment, self._to_skip = segment, 0
+        self._recent.extend(recent)
+
+    def _end(self) -> None:
+        self._shown, self._slow_points, self._slow_seconds, self._ratio = None, 0, 0.0, 0.0
+
+    def _show(self, level: _Level) -> None:
+        """Keep the words for a label, until it has become half as bad again."""
+        if self._shown is None or self._factor > 1.5 * self._shown[1]:
+            self._shown = (level.center, self._factor, self._onset)
+
+    def verdict(self) -> Verdict | None:
+        """Return the ratio; None as long as there is no baseline.
+
+        Statistics: ``step_seconds`` before (``baseline_seconds``) and now (``recent_seconds``), and ``times``.
+        """
+        if self._level is None:
+            return Verdict(ratio=0.0, gated=self._gated) if self._gated else None
+        center = self._level.center
+        statistics = {"baseline_seconds": center, "recent_seconds": self._factor * center, "times": self._factor}
+        if self._shown is None:
+            return Verdict(ratio=self._ratio, statistics=statistics, gated=self._gated)
+        before, factor, onset = self._shown
+        return Verdict(
+            ratio=self._ratio,
+            since_step=onset,
+            evidence=f"since step {onset}: a step takes {factor:.1f} times as long ({before * factor:.3g} s, before "
+            f"{before:.3g} s)",
+            statistics=statistics,
+            severity=self._severity(factor),
+            action="Look what it waits for: the share of time that goes into data, the clocks of the devices, other "
+            "processes on them and on the node, and the rank that waits least for the others.",
+            gated=self._gated,
+        )
+
+    def _severity(self, factor: float) -> Severity:
+        if factor >= self._settings.slowest:
+            return "critical"
+        return "warning" if factor >= self._settings.slower else "info"
+
+
+def _point(laps: list[Lap], steps: int) -> _Point:
+    """Return the middle of laps; of two, the faster: a pause is no slow step."""
+    ordered = sorted([lap.seconds for lap in laps])
+    amounts = sorted([lap.amount for lap in laps])
+    half = (len(laps) - 1) // 2
+    seconds, spread = ordered[half], -1.0
+    if len(laps) >= _ENOUGH:
+        spread = middle(sorted([abs(value - seconds) for value in ordered])) / seconds
+    return _Point(laps[-1].step, steps, seconds, amounts[half], spread)
