@@ -2,7 +2,8 @@
 
 real.tsv holds a row for each file of a folder of public logs (TRAINVITALS_SHARED, or "shared" beside the repository):
 how many steps it tells, over all runs in it, the number of the last one, and the last loss of the training; "-" where
-there is none.  They were found with grep and by eye, not with the readers that are tested here.
+there is none.  They were found with grep and by eye, and with TensorBoard for its own files, not with the readers that
+are tested here.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def test_scalars_of_both_kinds():
     """Plain scalars and tensors have step, name, value and time; texts and the axis of samples are left out."""
     found = items_of(LOGS / "tensorboard/events.out.tfevents.1772000000.node.1.0")
 
-    assert found[:3] == [
+    assert found[:4] == [
+        Facts(started=START + 2.5),
         Row(10, {"loss": 3.75}, START + 2.5),
         Row(10, {"learning_rate": 0.0009765625}, START + 2.5),
         Row(20, {"loss": 3.5}, START + 5.0),
@@ -45,7 +46,7 @@ def test_scalars_of_both_kinds():
         Row(50, {"loss_scale": 1024.5}, START),
         Row(50, {"loss": 3.5}, START + 13, split="validation"),
     ]
-    assert len(found) == 13
+    assert len(found) == 14
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_the_means_at_the_end_of_a_training():
         scalar(25, "train/total_flos", 1e15, START + 9),
     )
 
-    assert found == [Row(20, {"loss": 1.5}, START), Facts(finished=START + 9)]
+    assert found == [Facts(started=START), Row(20, {"loss": 1.5}, START), Facts(finished=START + 9)]
 
 
 def test_an_epoch_is_no_step():
@@ -210,8 +211,8 @@ def survivors(data):
     try:
         found.extend(parser.feed(data))
     except ValueError as error:
-        return [row.step for row in found], str(error)
-    return [row.step for row in found], ""
+        return [row.step for row in found if isinstance(row, Row)], str(error)
+    return [row.step for row in found if isinstance(row, Row)], ""
 
 
 def test_a_damaged_record_costs_itself():
@@ -301,3 +302,46 @@ def test_the_library_reads_what_we_write(tmp_path):
     assert [(e.step, e.value) for e in events.Scalars("train/loss")] == [
         (10, 3.75), (20, 3.5), (30, 3.25), (40, 3.0), (50, 2.75),
     ]  # fmt: skip
+
+
+# Files of one run ----------------------------------------------------------------------------------------------------
+
+
+def follow(tmp_path, **more):
+    """Return the runs below a folder."""
+    clock = iter(range(2_000_000_000, 2_100_000_000, 11))
+    follower = Follower([Source(str(tmp_path))], clock=lambda: float(next(clock)), **{"rate": math.inf, **more})
+    runs = {}
+    for _ in range(40):
+        for run in follower.poll():
+            told = runs.setdefault(run.name, ([], [], []))
+            told[0].extend((step.step, step.values["loss"]) for step in run.steps)
+            told[1].extend((e.fields["name"], e.fields["values"]) for e in run.events if e.kind == "evaluation")
+            told[2].extend(e.fields["previous_step"] for e in run.events if e.kind == "restart")
+    follower.close()
+    return runs
+
+
+@pytest.mark.parametrize("rate", [math.inf, 1000.0])
+def test_a_run_that_was_resumed_in_another_file(tmp_path, rate):
+    """All files of a folder are one run, in the order of their times; the step that goes back is an attempt."""
+    first, second = ([scalar(step, "train/loss", 9.0 - step) for step in range(low, low + 40)] for low in (0, 30))
+    folder = tmp_path / "run7"
+    folder.mkdir()
+    (folder / "events.out.tfevents.1772000000.node.11.0").write_bytes(version() + b"".join(first))
+    (folder / "events.out.tfevents.1772009000.node.22.0").write_bytes(version() + b"".join(second))
+
+    # That some losses are the same makes them no lines of another rank.
+    steps = [(step, 9.0 - step) for step in (*range(40), *range(30, 70))]
+    assert follow(tmp_path, rate=rate) == {"run7": (steps, [], [39])}
+
+
+def test_a_run_with_a_folder_for_each_split(tmp_path):
+    """Keras' training and its validation are one run."""
+    for split, loss in (("train", 2.5), ("validation", 2.75)):
+        (tmp_path / "fit" / split).mkdir(parents=True)
+        body = field(1, 1) + field(4, struct.pack("<f", loss))
+        data = version() + tensor(3, "epoch_loss", body)
+        (tmp_path / "fit" / split / "events.out.tfevents.1772000000.node.1.v2").write_bytes(data)
+
+    assert follow(tmp_path) == {"fit": ([(3, 2.5)], [("validation", {"loss": 2.75})], [])}

@@ -82,6 +82,9 @@ _RANK = re.compile(
 _TORCHRUN = re.compile(r"(.*)/attempt_(\d{1,6})/(\d{1,6})/(stdout|stderr)\.log")
 #: Each checkpoint of the Hugging Face Trainer holds the whole history up to it.
 _CHECKPOINT = re.compile(r"(.*)/checkpoint-(\d{1,12})/([^/]+)")
+#: TensorBoard's files, of which a folder is one run.
+_EVENTS = "events.out.tfevents."
+_SPLITS = frozenset({"train", "train_inner", "valid", "validation", "val", "eval", "test"})
 #: Names of files that say nothing of the run; its folder does.
 _ROTATED = re.compile(r"(.+?\.(?:log|out|txt))[.\-_](?:\d{1,14}|\d{4}-\d\d-\d\d.*)(?:\.gz)?")
 _ENDINGS = re.compile(r"(?:\.(?:gz|log|out|err|txt|csv|tsv|jsonl?|db|sqlite3?|wandb|swanlab))+$")
@@ -270,4 +273,7 @@ def _describe(path: str) -> _Found:
             else:
                 group = os.path.join(os.path.dirname(folder), bare) if bare else os.path.dirname(folder)
             return _Found(path, path, group, int(found[1]), ())
+    if name.startswith(_EVENTS):
+        # A run that was resumed has a file for each time; Keras and fairseq have a folder for each split.
+        return _Found(path, path, os.path.dirname(folder) if last in _SPLITS else folder, None, (1,))
     return _Found(path, path, path, None, (1,))

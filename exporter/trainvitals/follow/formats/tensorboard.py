@@ -51,6 +51,8 @@ _BFLOAT16 = 14
 _LENGTH, _MARK = struct.Struct("<QI"), struct.Struct("<I")
 #: A record that is larger holds no scalars (an image, a graph), and is passed over.  Beyond the second is no length.
 _LARGEST, _LONGEST = 1 << 22, 1 << 40
+#: What a length looks like.
+_BEGIN = re.compile(rb"(?!\0{4})[\0-\xff]{4}\0{4}")
 _MAX_TAGS, _MAX_NAME = 4096, 200
 
 #: Tags that count samples or tokens on their axis, not steps (Megatron-LM and its forks).
@@ -140,7 +142,7 @@ class _Parser:
         self._marks: dict[int, int] = {}
         self._others: set[bytes] = set()
         self._ended: int | None = None
-        self._has_batches = False
+        self._has_begun = self._has_batches = False
         self._parts: dict[str, float] = {}
         self._parts_step: int | None = None
 
@@ -165,6 +167,8 @@ class _Parser:
                 if tag.is_plain and not self._split and value.HasField("simple_value"):
                     step, moment = event.step, event.wall_time
                     place = self._series.place(tag.theirs, step)
+                    if not self._has_begun:
+                        items.extend(self._begin(place, moment))
                     items.append(Row(place, {tag.name: value.simple_value}, moment if 1e9 < moment < 1e11 else None))
                     continue
             if values:
@@ -214,11 +218,9 @@ class _Parser:
 
     def _search(self, at: int) -> int:
         """Return where the next record may begin: its length has zeros in its upper half."""
-        found = self._buffer.find(b"\0\0\0\0", at + 4)
-        if found < 0:
-            # The zeros may be cut: of a length that begins before here, four bytes were seen.
-            return max(at, len(self._buffer) - 7)
-        return max(at, found - 4)
+        found = _BEGIN.search(self._buffer, at)
+        # A length may be cut.
+        return found.start() if found else max(at, len(self._buffer) - 7)
 
     def _items(self, event: Any) -> Iterator[Item]:
         step, moment = event.step, event.wall_time
@@ -245,7 +247,16 @@ class _Parser:
                 place = self._series.place(tag.theirs, step) if tag.name != "epoch" else None
             values.setdefault((split, place), {})[tag.name] = number
         for (split, place), found in values.items():
+            if not split and not self._has_begun:
+                yield from self._begin(place, moment)
             yield Row(place, found, _time(moment), split=split)
+
+    def _begin(self, place: int | None, moment: float) -> tuple[Facts, ...]:
+        """Say that a training began: another file in the folder of one that has steps is another attempt."""
+        if place is None:
+            return ()
+        self._has_begun = True
+        return (Facts(started=_time(moment) or 0.0),)
 
     def _sum(self, tag: _Tag, step: int, number: float, moment: float) -> Iterator[Row]:
         """Yield the loss of ultralytics when its parts are whole: another tag of the step follows."""
