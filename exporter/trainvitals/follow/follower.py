@@ -216,15 +216,21 @@ class Follower:
     def _read(self, budget: int, now: float, final: bool) -> None:
         """Read from all logs, each its share; who comes first changes from poll to poll."""
         logs = self._logs
-        self._first = (self._first + 1) % max(1, len(logs))
-        order = logs[self._first :] + logs[: self._first] if budget < (1 << 62) else logs
+        runs = list(dict.fromkeys(log.run for log in logs))
+        self._first = (self._first + 1) % max(1, len(runs))
+        turn = {name: (place - self._first) % len(runs) for place, name in enumerate(runs)}
+        order = sorted(logs, key=lambda log: turn[log.run]) if budget < (1 << 62) else logs
+        unread: set[str] = set()
         for place, found in enumerate(order):
             reader = self._readers.get(found.key)
-            if reader is None:
+            # Of a run that was resumed in another file, the one before it is read to its end first.
+            if reader is None or (found.run in unread and found.rank is None):
                 continue
             share = max(SNIFF, budget // (len(order) - place))
             self._deliver(found, reader.poll(share, now, final=final), {})
             budget = max(0, budget - reader.read)
+            if reader.unread:
+                unread.add(found.run)
             if place >= _MAX_OPEN:
                 reader.close()
 
