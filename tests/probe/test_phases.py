@@ -109,9 +109,10 @@ def test_tokens_of_quick_steps_are_published_together(training, clock):
     reader.close()
 
 
-def test_records_of_the_quick_way_have_the_check_of_the_slow_way(training):
-    """The same bytes, with whatever values and after a full turn of the ring."""
-    values = {"loss": 2.5, "b": -1e-9, "a": 1e300, "whole": 7, "flag": True}
+@pytest.mark.parametrize("more", [0, 2, 11])
+def test_records_of_the_quick_way_have_the_check_of_the_slow_way(training, more):
+    """The same bytes, with whatever values, few or many, and after a full turn of the ring."""
+    values = {"loss": 2.5, "b": -1e-9, "a": 1e300, "whole": 7, "flag": True, **{f"v{i}": i / 3 for i in range(more)}}
     place = rankfile.RING_OFFSET + 4 * rankfile.RECORD_AREA
     written = []
     for number in range(1, 4 + 2 * rankfile.RING_RECORDS):

@@ -106,7 +106,7 @@ class Recorder:
                 learn=self._learn,
                 number=self._step_number,
                 publish=self._write_state,
-            ).take
+            ).way()
         except (KeyError, ValueError):
             return None
 

@@ -1,8 +1,8 @@
 """The rank file: what one training process leaves in shared memory for the exporter to read.
 
 One file per rank, of fixed size, allocated once and never grown or truncated.
-All numbers are little-endian; every area that is written carries a CRC-32, a record the sum
-of what it holds (:func:`trainvitals.rankfile.layout.check_of`), and a reader drops what does not check.
+All numbers are little-endian; every area that is written carries a CRC-32, a record with few values the sum of what it
+holds instead (:func:`trainvitals.rankfile.layout.check_of`), and a reader drops what does not check.
 
 ::
 
@@ -45,10 +45,12 @@ from trainvitals.rankfile.layout import (
     RANK_SUFFIX,
     RECORD,
     RECORD_AREA,
+    RECORDS,
     RING_OFFSET,
     RING_RECORDS,
     VALUES_PER_RECORD,
     WAIT_OFFSET,
+    WIDE,
     Header,
     RankFileError,
     Record,
@@ -74,11 +76,13 @@ __all__ = [
     "PHASES",
     "RANK_SUFFIX",
     "RECORD",
+    "RECORDS",
     "RECORD_AREA",
     "RING_OFFSET",
     "RING_RECORDS",
     "VALUES_PER_RECORD",
     "WAIT_OFFSET",
+    "WIDE",
     "Header",
     "RankFileError",
     "Reader",

@@ -38,7 +38,6 @@ from trainvitals.rankfile.layout import (
     Record,
     State,
     check_of,
-    head_of,
     lock_holder,
 )
 
@@ -237,7 +236,7 @@ def _checked(data: bytes, offset: int) -> Record | None:
     """Return the record at ``offset``, or None when its checksum is wrong."""
     sequence, count, step, now, mask, *numbers, check = WHOLE_RECORD.unpack_from(data, offset)
     values = dict(zip(_indexes(mask), numbers, strict=False))
-    if check_of(now, head_of(sequence, count, step, mask), values.values()) != check:
+    if check_of(sequence, count, step, now, mask, values.values()) != check:
         return None
     return Record(sequence, count, step, now, values)
 

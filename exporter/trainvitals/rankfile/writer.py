@@ -32,7 +32,6 @@ from trainvitals.rankfile.layout import (
     State,
     boot_id,
     check_of,
-    head_of,
     lock,
 )
 
@@ -123,7 +122,7 @@ class Writer:
         indexes = sorted(values)
         mask = sum(1 << index for index in indexes)
         numbers = [values[index] for index in indexes]
-        check = check_of(now, head_of(sequence, count, step, mask), numbers)
+        check = check_of(sequence, count, step, now, mask, numbers)
         numbers += [0.0] * (VALUES_PER_RECORD - len(numbers))
         offset = RING_OFFSET + sequence % RING_RECORDS * RECORD_AREA
         WHOLE_RECORD.pack_into(self.map, offset, sequence, count, step, now, mask, *numbers, check)
