@@ -47,7 +47,7 @@ def as_html(report: Report) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Check-up of {len(report.runs)} runs</title><style>{_STYLE}</style></head><body>",
+        f"<title>Check-up of {_number(len(report.runs), 'run')}</title><style>{_STYLE}</style></head><body>",
         f"<h1>Check-up of {_number(len(report.runs), 'run')}</h1>",
         *(_summary(report.runs) if len(report.runs) > 1 else ()),
         *([_comparison(report.comparison)] if report.comparison is not None else ()),

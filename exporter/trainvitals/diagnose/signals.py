@@ -16,6 +16,8 @@ from trainvitals.follow.formats import FORMATS
 #: Formats in which nobody writes an error: they hold no text of the program.
 _NO_TEXT = frozenset(known.name for known in FORMATS if not (isinstance(known, LineFormat) and known.prefixed))
 LOG_ERROR = "log_error"
+#: Causes of which nobody need be told: a person ended the run.
+_MEANT = frozenset({"interrupted"})
 _LONGEST = 300
 
 #: Signals in words.  One that is not here is shown by its name.
@@ -135,10 +137,11 @@ def _errors(case: Case, place: str) -> Signal:
     if root is not None:
         fields = root.fields
         cause, text = (" ".join(str(fields.get(name, "")).split()) for name in ("cause", "text"))
+        is_meant = cause in _MEANT
         return Signal(
             signal=LOG_ERROR,
-            state=State.act,
-            severity="critical",
+            state=State.watch if is_meant else State.act,
+            severity="info" if is_meant else "critical",
             category=str(fields.get("category", "resource")),
             since_step=root.step if root.step >= 0 else None,
             location=str(fields.get("place", ""))[:_LONGEST] or place,
