@@ -83,7 +83,8 @@ class NonfiniteLoss:
         if not self._seen:
             return None
         if not self._latch.held:
-            return Verdict(ratio=0.0, statistics={"steps": 0.0})
+            gated = "" if not self._searching else "the loss scaler skips steps and looks for its scale"
+            return Verdict(ratio=0.0, statistics={"steps": 0.0}, severity="info", gated=gated)
         number, word = self._first
         evidence = f"since step {number}: loss is {word} in {_about(self._steps)}"
         if self._before is not None:
@@ -94,7 +95,20 @@ class NonfiniteLoss:
             evidence=evidence,
             statistics={"steps": float(self._steps)},
             counts=tuple(self._counts[: 1 << (len(self._counts).bit_length() - 1)]),
+            severity="critical",
+            action=_ACTION if self._before is not None else _ACTION_AT_ONCE,
+            confidence=1.0,
         )
+
+
+_ACTION = (
+    "data: look at the batches of the first such step, and repeat it: another result is a fault of a device; "
+    "parameters: go back to a checkpoint before it, lower the learning rate by a third, compute the loss in float32"
+)
+_ACTION_AT_ONCE = (
+    "data: look for NaN, infinity and empty batches in the input; parameters: lower the learning rate by 10 times, "
+    "compute the loss in float32"
+)
 
 
 def _word(loss: float, grad_norm: float) -> str:

@@ -38,6 +38,8 @@ _LARGEST_LOSS = 1e38
 _LARGEST_SIGMAS = 1e6
 #: The finding is some steps old when the tests are sure of it: it began where so many sigmas were exceeded.
 _ONSET_SIGMAS = 2.0
+#: A statistic at so many times its threshold is no edge of a noise.
+_SURE = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,18 +283,35 @@ class LossSpike:
         held = self._latch.held
         unrecovered = self._unrecovered if held else 0.0
         statistics = {**self._numbers, "events": float(self._events), "unrecovered": unrecovered}
+        gated = "" if self._baseline.full else "a new baseline fills: only a loss that is worse than ever counts"
         if not held:
-            return Verdict(ratio=self._ratio, statistics=statistics)
+            return Verdict(ratio=self._ratio, statistics=statistics, severity="info", gated=gated)
         evidence = f"since step {self._since}: loss rose from {self._before:.4g} to {self._peak:.4g}"
         if unrecovered >= 1.0:
             evidence += ", and did not come back soon"
+        # Two symptoms: the tests agree, or it stays.
+        sure = unrecovered >= 1.0 or self._ratio >= _SURE
         return Verdict(
             ratio=self._ratio,
             since_step=self._since,
             evidence=evidence,
             statistics=statistics,
             counts=self._counts,
+            severity="critical" if unrecovered >= 1.0 else "warning",
+            action=_ACTION_STAYS if unrecovered >= 1.0 else _ACTION,
+            confidence=0.95 if sure else 0.8,
+            gated=gated,
         )
+
+
+_ACTION = (
+    "data: look at the batches of these steps, and whether another run with the same order has the spike too; "
+    "parameters: if it is this run alone and comes again, lower the learning rate by 10 to 33 %"
+)
+_ACTION_STAYS = (
+    "data: skip the batches of these steps; parameters: go back to a checkpoint before the first of them and lower the "
+    "learning rate by 10 to 33 %, clip gradients lower, or lower beta2 from 0.999 to 0.95"
+)
 
 
 def _bounded(sigmas: float) -> float:

@@ -1,0 +1,98 @@
+"""Loss collapsed: a loss that is exactly 0, from one step to the next, where it was far from it.
+
+Sums of float16 that overflow, labels that all are masked, and a trainer that logs 0 for NaN look like this: "loss 0.0"
+looks like success.  A loss that comes down to 0 by and by (a model that knows its data by heart, in a log with four
+decimals) passes through small values first, and is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from trainvitals.detect.base import Category, Verdict
+from trainvitals.telemetry import Step
+
+#: So many exact zeros in a row; with a gradient norm that is not finite or does not move by a digit, two fewer.
+ZEROS = 5
+FEWER = 2
+#: The losses before, none of which was below so much: nothing that falls by and by goes from here to 0 in one step.
+BEFORE, LEAST = 8, 0.02
+
+
+class LossCollapsed:
+    """Active from the fifth loss in a row that is exactly 0, until one is not.
+
+    The losses before must all have been above 0.02: runs whose loss begins at 0 (some rewards) are never judged.
+    """
+
+    signal = "loss_collapsed"
+    category: Category = "parameter"
+    needs = "8 losses above 0.02"
+
+    def __init__(self) -> None:
+        self._before: deque[float] = deque(maxlen=BEFORE)
+        self._zeros = 0
+        self._since = 0
+        self._last = -1
+        self._count = -1
+        self._from = 0.0
+        self._norms: set[float] = set()
+        self._broken = False
+
+    def observe(self, step: Step) -> None:
+        """Look at ``loss`` and ``grad_norm``."""
+        loss = step.values.get("loss")
+        if loss is None:
+            return
+        if loss != 0.0:
+            self._zeros = 0
+            if math.isfinite(loss):
+                self._before.append(loss)
+            self._last = step.step
+            return
+        if step.step < self._last:
+            self._zeros = 0
+            self._before.clear()
+        self._last = step.step
+        if self._zeros == 0:
+            self._since = step.step
+            self._norms.clear()
+            self._broken = False
+        self._zeros += 1
+        norm = step.values.get("grad_norm")
+        if norm is not None and self._zeros <= ZEROS:
+            self._broken = self._broken or not math.isfinite(norm)
+            self._norms.add(norm)
+
+    def verdict(self) -> Verdict | None:
+        """Return the number of zeros over 5 (over 3 where the gradient norm is odd as well); None at the beginning."""
+        if len(self._before) < BEFORE:
+            return None
+        statistics = {"zeros": float(self._zeros)}
+        if not self._zeros or min(self._before) < LEAST:
+            return Verdict(ratio=0.0, statistics=statistics, severity="info")
+        odd = self._broken or (len(self._norms) == 1 and self._zeros > 1)
+        ratio = self._zeros / (ZEROS - FEWER if odd else ZEROS)
+        if ratio < 1.0:
+            return Verdict(ratio=ratio, statistics=statistics, severity="info")
+        evidence = f"since step {self._since}: loss is exactly 0, from {self._before[-1]:.4g} before"
+        if odd:
+            evidence += (
+                ", and the gradient norm is not finite" if self._broken else ", and the gradient norm stands still"
+            )
+        return Verdict(
+            ratio=ratio,
+            since_step=self._since,
+            evidence=evidence,
+            statistics=statistics,
+            severity="critical",
+            action=_ACTION,
+            confidence=0.95 if odd else 0.85,
+        )
+
+
+_ACTION = (
+    "data: see whether all labels of these batches are masked; parameters: go back to a checkpoint before that step, "
+    "compute the loss in float32 or bfloat16 and lower the learning rate by a third"
+)

@@ -1,0 +1,168 @@
+"""Loss diverged: the loss is far above the lowest level that the run has held, and stays there.
+
+The lowest level is the least median of 5 losses in a row, or of more in a long run (at least a 64th of it), so that
+one odd batch is none.  Two tests, in groups of 5 losses:
+
+- far above: every one of the last 10 losses (in a long run, of the last 200th of it, at most 200) is above twice the
+  lowest level;
+- rising: every one of the last 20 is above 1.25 times the lowest level, and they rise still (Mann and Kendall, 1 %
+  error): what recovers falls.
+
+Both need few losses, so that a log with every hundredth step or an epoch is judged, where the windows of a spike or a
+drift never fill.  A bump at the beginning does not count: where a warm-up is missing, healthy runs go to 2.5 times
+their first loss for some steps, but there is no lower level before it that 5 losses held.
+Where losses are near 0, twice is little: the rise must be a twentieth of the first loss as well.
+A loss that is not positive has no level to be a multiple of (rewards): such a run is not judged.
+"""
+
+from __future__ import annotations
+
+import math
+
+from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.trend import Trace, mann_kendall
+from trainvitals.telemetry import Step
+
+GROUP = 5
+FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
+RISEN, RISEN_POINTS, RISING_SCORE = 1.25, 20, 2.33
+LEAST_OF_FIRST = 0.05
+_LARGEST = 1e6
+
+
+class LossDiverged:
+    """Active until the median of 5 losses is half of the way back to the lowest level.
+
+    A run that goes back keeps its lowest level, except when it goes back to its beginning.
+    """
+
+    signal = "loss_diverged"
+    category: Category = "parameter"
+    needs = "15 losses, all of them positive"
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._trace = Trace()
+        #: The first step of the run, and its loss.
+        self._first: int | None = None
+        self._start = 0.0
+        self._last = -1
+        self._group: list[float] = []
+        self._group_began = 0
+        self._best = math.inf
+        self._usable = True
+        #: Losses in a row above each of the limits, where that began, and the last ones of the lower.
+        self._far = self._risen = 0
+        self._far_since = self._risen_since = 0
+        self._recent: list[float] = []
+        self._found = ""
+        self._since = 0
+        self._level = self._before = 0.0
+        self._ratio: float | None = None
+
+    def observe(self, step: Step) -> None:
+        """Take the next step: most of them are put aside, one in 5 is a test."""
+        loss = step.values.get("loss")
+        if loss is None or not -math.inf < loss < math.inf:
+            return
+        if step.step < self._last and self._first is not None:
+            self._go_back(step.step)
+        self._last = step.step
+        group = self._group
+        if not group:
+            self._group_began = step.step
+        group.append(loss)
+        if len(group) == GROUP:
+            self._close(step)
+
+    def _go_back(self, step: int) -> None:
+        self._group.clear()
+        self._far = self._risen = 0
+        self._recent.clear()
+        self._found, self._ratio = "", None
+        if self._first is not None and step <= self._first:
+            self._begin()
+
+    def _close(self, step: Step) -> None:
+        group, self._group = self._group, []
+        ordered = sorted(group)
+        if ordered[0] <= 0.0:
+            self._usable, self._ratio, self._found = False, None, ""
+        if not self._usable:
+            return
+        if self._first is None:
+            self._first, self._start = self._group_began, max(group[0], ordered[GROUP // 2])
+        if self._best < math.inf:
+            self._test(group, ordered)
+        if self._trace.push(step.step, step.time, ordered[GROUP // 2]):
+            self._best = min([block.value for block in self._trace.blocks])
+
+    def _test(self, group: list[float], ordered: list[float]) -> None:
+        best, lowest = self._best, ordered[0]
+        margin = LEAST_OF_FIRST * self._start
+        is_far = lowest > max(FAR * best, best + margin)
+        is_risen = lowest > max(RISEN * best, best + margin)
+        if is_risen:
+            self._risen_since = self._risen_since if self._risen else self._group_began
+            self._risen += GROUP
+            self._recent = (self._recent + group)[-RISEN_POINTS:]
+        else:
+            self._risen = 0
+            self._recent.clear()
+        if is_far:
+            self._far_since = self._far_since if self._far else self._group_began
+            self._far += GROUP
+        else:
+            self._far = 0
+        wanted = min(max(FAR_POINTS, FAR_SHARE * GROUP * self._trace.points), MOST_POINTS)
+        far = self._far / wanted
+        rising = self._risen / RISEN_POINTS
+        if rising >= 1.0:
+            rising = max(0.0, min(mann_kendall(self._recent) / RISING_SCORE, rising))
+        self._conclude(far, rising, ordered[GROUP // 2])
+
+    def _conclude(self, far: float, rising: float, level: float) -> None:
+        if far >= 1.0 and self._found != "far":
+            self._since = self._since if self._found else self._far_since
+            self._found, self._level, self._before = "far", level, self._best
+        elif rising >= 1.0 and not self._found:
+            self._found, self._since, self._level, self._before = "rising", self._risen_since, level, self._best
+        if self._found:
+            limit = (1.0 + (FAR if self._found == "far" else RISEN)) / 2.0
+            if level <= limit * self._best:
+                self._found = ""
+            elif level > 1.5 * self._level:
+                self._level = level
+        # Below 1 as long as nothing is found: the finding ends by its own rule.
+        ratio = max(far, rising)
+        self._ratio = min(max(ratio, level / self._best / FAR, 1.0), _LARGEST) if self._found else min(ratio, 0.99)
+
+    def verdict(self) -> Verdict | None:
+        """Return how far the loss is above its lowest level, over 2 (1 at least); below 1, how near a test is.
+
+        Statistics: ``lowest`` level of the run, in units of the loss.
+        """
+        if self._ratio is None:
+            return None
+        statistics = {"lowest": self._best}
+        if not self._found:
+            return Verdict(ratio=self._ratio, statistics=statistics, severity="info")
+        text = f"loss went from {self._before:.4g} to {self._level:.4g}"
+        text += " and stays high" if self._found == "far" else ", and rises still"
+        return Verdict(
+            ratio=self._ratio,
+            since_step=self._since,
+            evidence=f"since step {self._since}: {text}",
+            statistics=statistics,
+            severity="critical" if self._found == "far" else "warning",
+            action=_ACTION,
+            confidence=0.95 if self._found == "far" else 0.8,
+        )
+
+
+_ACTION = (
+    "data: look at the batches of that step and before; parameters: go back to a checkpoint before that step and lower "
+    "the learning rate by a third to a half, clip gradients, or make the warm-up longer"
+)

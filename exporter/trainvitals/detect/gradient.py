@@ -1,0 +1,170 @@
+"""Gradient anomaly: what the gradient norm and the loss scale say before the loss does, where they are logged.
+
+- exploding: a norm of more than 10 times the median of the 128 before, in 5 steps in a row.  A norm by itself is noisy
+  (30 to 100 single outliers in 10,000 steps of a healthy run), so that fewer steps or a lower factor would be no sign.
+- vanishing: a norm below 1e-7 (the published bound for a mean gradient) in 20 steps in a row that were not skipped;
+  exactly 0 counts only after norms that were not, because some trainers log 0 where they do not compute it.
+- not finite: in more than 32 steps in a row; a loss scaler that looks for its scale needs no more.
+- scale: a loss scale that is halved 8 times within 100 steps, or comes down to 1, after its first search is over: that
+  is when it has stood still for 20 reports.  A scale of 1 from the beginning belongs to a run without a scaler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Literal
+
+from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.window import middle
+from trainvitals.telemetry import Step
+
+Kind = Literal["exploding", "vanishing", "broken", "scale"]
+
+FACTOR, EXPLODING_POINTS = 10.0, 5
+BASELINE, REFRESH = 128, 16
+#: Norms are large and fall fast in the first steps of a run.
+WARMUP_POINTS = 64
+TINY, VANISHING_POINTS = 1e-7, 20
+BROKEN_POINTS = 33
+HALVINGS, WITHIN_STEPS, SETTLED_REPORTS = 8, 100, 20
+#: A finding is held for so many reports, so that a scrape sees it.
+HOLD_POINTS = 16
+
+
+class GradientAnomaly:
+    """Watches ``grad_norm`` and ``loss_scale``, of those that are there.
+
+    A run that goes back begins its baselines anew.
+    """
+
+    signal = "gradient_anomaly"
+    category: Category = "parameter"
+    needs = "64 gradient norms, or 20 equal loss scales"
+
+    def __init__(self) -> None:
+        self._last = -1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._norms: deque[float] = deque(maxlen=BASELINE)
+        self._points = 0
+        self._median = math.inf
+        self._age = 0
+        self._runs: dict[Kind, list[int]] = {"exploding": [0, 0], "vanishing": [0, 0], "broken": [0, 0]}
+        self._quiet = True
+        self._scale = 0.0
+        self._equal = 0
+        self._settled = False
+        self._halved: deque[int] = deque(maxlen=HALVINGS)
+        self._scale_ratio = 0.0
+        self._active: tuple[Kind, float, int, str] | None = None
+        self._held = 0
+
+    def observe(self, step: Step) -> None:
+        """Take the next step: a norm costs a comparison or two, the median is looked at once for 16."""
+        values = step.values
+        norm, scale = values.get("grad_norm"), values.get("loss_scale")
+        if norm is None and scale is None:
+            return
+        if step.step < self._last:
+            self._begin()
+        self._last = step.step
+        if self._held:
+            self._held -= 1
+            if not self._held:
+                self._active = None
+        if scale is not None and scale != self._scale:
+            self._take_scale(scale, step.step)
+        elif scale is not None:
+            self._equal += 1
+            self._settled = self._settled or self._equal >= SETTLED_REPORTS
+        if norm is not None:
+            if TINY <= norm <= FACTOR * self._median and self._quiet:
+                self._keep(norm)
+            elif not values.get("skipped"):
+                self._take_odd(norm, step.step)
+
+    def _keep(self, norm: float) -> None:
+        self._points += 1
+        self._norms.append(norm)
+        self._age += 1
+        if self._age >= REFRESH and self._points >= WARMUP_POINTS:
+            self._median, self._age = middle(sorted(self._norms)), 0
+
+    def _take_odd(self, norm: float, step: int) -> None:
+        finite = math.isfinite(norm)
+        exploding = finite and norm > FACTOR * self._median
+        tiny = 0.0 < norm < TINY or (norm == 0.0 and self._points >= VANISHING_POINTS)
+        self._count("exploding", exploding, EXPLODING_POINTS, step, f"more than 10 times its median {self._median:.3g}")
+        self._count("vanishing", tiny, VANISHING_POINTS, step, "below 1e-7")
+        self._count("broken", not finite, BROKEN_POINTS, step, "not finite")
+        self._quiet = not any(count for count, _ in self._runs.values())
+        if finite and norm >= TINY:
+            # Capped, or a level that stays would never become the baseline, and an explosion would at once.
+            self._keep(min(norm, FACTOR * self._median))
+
+    def _count(self, kind: Kind, seen: bool, wanted: int, step: int, what: str) -> None:
+        run = self._runs[kind]
+        if not seen:
+            run[0] = 0
+            return
+        run[1] = run[1] if run[0] else step
+        run[0] += 1
+        if run[0] >= wanted:
+            self._find(kind, run[0] / wanted, run[1], f"gradient norm is {what}")
+
+    def _find(self, kind: Kind, ratio: float, since: int, what: str) -> None:
+        if self._active is not None and self._active[0] == kind:
+            # The text names the first step and the baseline of then: it must not change with every step.
+            _, _, since, what = self._active
+        self._active = (kind, ratio, since, what)
+        self._held = HOLD_POINTS
+
+    def _take_scale(self, scale: float, step: int) -> None:
+        before, self._scale, self._equal = self._scale, scale, 0
+        if not self._settled or not scale < before:
+            if scale > before:
+                self._halved.clear()
+            return
+        for _ in range(max(1, min(HALVINGS, round(math.log2(before / scale))) if scale > 0.0 else HALVINGS)):
+            self._halved.append(step)
+        recent = [at for at in self._halved if at > step - WITHIN_STEPS]
+        self._scale_ratio = len(recent) / HALVINGS
+        if scale <= 1.0 or len(recent) >= HALVINGS:
+            why = "came down to 1" if scale <= 1.0 else "was halved 8 times within 100 steps"
+            self._find("scale", max(1.0, self._scale_ratio), recent[0], f"loss scale {why}")
+
+    def verdict(self) -> Verdict | None:
+        """Return steps in a row over those that are wanted, or halvings over 8; None until there is a baseline.
+
+        Statistics: ``median`` of the gradient norm.
+        """
+        if self._active is None and self._points < WARMUP_POINTS and not self._settled:
+            return None
+        statistics = {"median": self._median} if math.isfinite(self._median) else {}
+        if self._active is None:
+            return Verdict(ratio=0.0, statistics=statistics, severity="info")
+        kind, ratio, since, what = self._active
+        return Verdict(
+            ratio=ratio,
+            since_step=since,
+            evidence=f"since step {since}: {what}",
+            statistics=statistics,
+            severity="critical" if kind == "broken" else "warning",
+            action=_ACTIONS[kind],
+            confidence=0.8,
+        )
+
+
+_ACTIONS: dict[Kind, str] = {
+    "exploding": (
+        "data: look at the batches of that step; parameters: clip gradients, and lower the learning rate by 10 to 33 %"
+    ),
+    "vanishing": (
+        "parameters: check that weights are not frozen, then raise the learning rate by 2 to 3 times; model: look at "
+        "initial weights, residual paths and normalization"
+    ),
+    "broken": "data: look at the batch of that step; parameters: go back to a checkpoint before it, use bfloat16",
+    "scale": "parameters: lower the learning rate by a third before the loss is NaN, or use bfloat16",
+}

@@ -1,0 +1,175 @@
+"""Plateau: effort goes on, and the loss falls by next to nothing for it.
+
+The steps so far are cut into quarters; the gain is the fall from the third to the last, as a share of the loss.  The
+signal is on when even the upper end of its 80 % interval is below 0.3 %, and stays there for a tenth more steps: a
+third more effort would buy no more than that, as things are.  Healthy language models gain 0.5 to 1 % in the last
+fifth of a run at a constant learning rate or a cosine, and 3 % in a decay.  Where noise is larger than that, nothing
+is said.
+
+It is information, not an alarm: a learning rate that is high still may have its whole gain before it (where the decay
+is to come, gains of 0.1 nats and more were measured), and a flat stretch before a fall looks like this too.
+Where the learning rate is in its warm-up, or has come down to a tenth of its peak, nothing is said; and neither of a
+run that was seen from its beginning and is not a tenth below it: that is :mod:`not_falling`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.trend import Block, Trace, spread
+from trainvitals.detect.window import MEDIAN_ERROR, middle
+from trainvitals.telemetry import Step
+
+POINTS = 40
+GAIN = 0.003
+#: The upper end of an 80 % interval, in standard errors.
+UPPER = 1.28
+#: What is on goes off at so many times the gain.
+OFF = 2.0
+#: So much more effort has to give the same result.
+LONGER = 1.1
+LEARNT = 0.1
+WARM_UP_SHARE, TAIL = 1.01, 0.1
+
+
+@dataclass(frozen=True)
+class _Finding:
+    since: int
+    evidence: str
+
+
+class Plateau:
+    """Watches ``values["loss"]``; on while the last quarter of the steps bought less than 0.3 % of the loss.
+
+    A loss that is not positive has no share of itself (rewards), and is not judged.
+    """
+
+    signal = "plateau"
+    category: Category = "parameter"
+    needs = "40 losses, in a log whose noise is not larger than the gain in question"
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._trace = Trace()
+        self._last = -1
+        self._highest = 0.0
+        self._from_beginning = False
+        self._rate = self._peak_rate = 0.0
+        self._risen_at = 0
+        self._usable = True
+        self._finding: _Finding | None = None
+        self._candidate: int | None = None
+        self._verdict: Verdict | None = None
+
+    def observe(self, step: Step) -> None:
+        """Take the next step: a test is made for each block, 32 to 64 in a run."""
+        values = step.values
+        rate = values.get("learning_rate")
+        if rate is not None and rate != self._rate and 0.0 <= rate < math.inf:
+            self._rate = rate
+            if rate > self._peak_rate * WARM_UP_SHARE:
+                self._peak_rate, self._risen_at = rate, step.step
+        loss = values.get("loss")
+        if loss is None or not -math.inf < loss < math.inf:
+            return
+        if step.step < self._last:
+            self._go_back(step.step)
+        self._last = step.step
+        if loss <= 0.0:
+            self._usable, self._verdict = False, None
+        if self._trace.push(step.step, step.time, loss) and self._usable:
+            self._judge()
+
+    def _go_back(self, step: int) -> None:
+        self._trace.cut(step)
+        self._finding = self._candidate = self._verdict = None
+        if not self._trace.blocks:
+            self._begin()
+
+    def _judge(self) -> None:
+        blocks = self._trace.blocks
+        if self._trace.points <= 3:
+            self._highest = max(self._highest, blocks[-1].value)
+            self._from_beginning = blocks[0].last <= max(1, 3 * (blocks[-1].last - blocks[0].last))
+        if self._trace.points < POINTS or blocks[-1].last <= blocks[0].first:
+            return
+        first, last = blocks[0].first, blocks[-1].last
+        third, fourth = (first + (last - first) * share for share in (0.5, 0.75))
+        before = [block for block in blocks if third < block.last <= fourth]
+        after = [block for block in blocks if block.last > fourth]
+        if len(before) < 4 or len(after) < 4:
+            self._verdict = None
+            return
+        old, error = _level(before)
+        new, other = _level(after)
+        gain = (old - new) / old
+        margin = UPPER * math.hypot(error, other) / old
+        hours = max(0.0, (after[-1].time - before[-1].time) / 3600.0)
+        statistics = {"gain": gain, "gain_upper": gain + margin, "hours": hours}
+        gated = self._gate(third, gain + margin, new)
+        limit = GAIN * (OFF if self._finding is not None else 1.0)
+        if gated or margin > GAIN or gain + margin >= limit:
+            self._finding = self._candidate = None
+            ratio = 0.0 if gated else min(GAIN / max(gain, GAIN), 0.99)
+            known = gated or margin <= GAIN or gain - margin > GAIN
+            self._verdict = Verdict(ratio=ratio, statistics=statistics, severity="info", gated=gated) if known else None
+            return
+        if self._candidate is None:
+            self._candidate = last
+        if self._finding is None and last - first >= LONGER * (self._candidate - first):
+            self._finding = _Finding(before[0].first, _evidence(before[0].first, old, hours))
+        if self._finding is None:
+            self._verdict = Verdict(ratio=0.99, statistics=statistics, severity="info")
+            return
+        self._verdict = Verdict(
+            ratio=max(1.0, min(GAIN / max(gain + margin, GAIN / 10.0), 10.0)),
+            since_step=self._finding.since,
+            evidence=self._finding.evidence,
+            statistics=statistics,
+            severity="info",
+            action=_ACTION if self._rate > 0.0 else _ACTION_BLIND,
+            confidence=0.8,
+        )
+
+    def _gate(self, third: float, upper: float, level: float) -> str:
+        if self._from_beginning and level > (1.0 - LEARNT) * self._highest:
+            return "the run has not learnt yet"
+        if upper < -GAIN:
+            return "the loss rises"
+        if self._peak_rate > 0.0 and self._rate < TAIL * self._peak_rate:
+            return "the learning rate is below a tenth of its peak, where every loss is flat"
+        if self._risen_at > third:
+            return "the learning rate rose within the last half of the steps"
+        return ""
+
+    def verdict(self) -> Verdict | None:
+        """Return 0.3 % over the gain; None as long as noise hides whether there is one.
+
+        Statistics: ``gain`` and ``gain_upper`` (shares of the loss), and the ``hours`` that it took, of each device.
+        """
+        return self._verdict
+
+
+_ACTION = (
+    "data: see whether it repeats; parameters: if the decay of the learning rate is to come, begin it; if it is over, "
+    "stop; model: if neither helps, it is too small or the data says no more"
+)
+_ACTION_BLIND = (
+    "data: see whether it repeats; parameters: lower the learning rate by 3 to 10 times if it is constant; if the loss "
+    "stays, stop"
+)
+
+
+def _level(blocks: list[Block]) -> tuple[float, float]:
+    """Return the median of some blocks and its standard error."""
+    values = [block.value for block in blocks]
+    return middle(sorted(values)), MEDIAN_ERROR * spread(values) / math.sqrt(len(values))
+
+
+def _evidence(since: int, level: float, hours: float) -> str:
+    text = f"since step {since}: loss fell by less than {GAIN:.1%} from {level:.4g}"
+    return f"{text} in the {hours:.1f} hours of the last quarter" if hours >= 0.1 else text

@@ -1,0 +1,105 @@
+"""Long effort for nothing: found where noise lets it be seen, gated by the schedule, and never an alarm."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from tests.detect.helpers import Tape, first_active, noise
+
+from trainvitals.detect.plateau import Plateau
+
+
+def power_law(count, *, sigma=0.003, seed=1):
+    """Return the loss of a healthy model at a constant learning rate: 2 + 6 n^-0.3."""
+    return [2.0 + 6.0 * (i + 1) ** -0.3 + odd for i, odd in enumerate(noise(count, level=0.0, sigma=sigma, seed=seed))]
+
+
+def test_a_flat_end_is_found():
+    """Fallen to 3.4 in 200 points, and flat for 800."""
+    tape = Tape(Plateau(), seconds=60.0)
+    assert first_active(tape.play([3.4 + 4.0 * math.exp(-i / 30) for i in range(200)])) is None
+    verdicts = tape.play(noise(800, level=3.4, sigma=0.01, seed=2))
+    assert 100 < first_active(verdicts) < 600
+    verdict = tape.verdict
+    assert verdict.severity == "info"
+    assert verdict.evidence.startswith(f"since step {verdict.since_step}: loss fell by less than 0.3% from 3.")
+    assert verdict.evidence.endswith(" hours of the last quarter")
+    assert verdict.statistics["gain_upper"] < 0.006
+    assert verdict.statistics["hours"] == pytest.approx(4.0, abs=0.6)
+    assert len({verdict.evidence for verdict in verdicts if verdict is not None and verdict.active}) == 1
+
+
+def test_a_healthy_power_law_is_quiet():
+    """It gains about 1 % in each quarter, for ever."""
+    assert first_active(Tape(Plateau()).play(power_law(20_000))) is None
+
+
+def test_noise_that_is_larger_than_the_gain_says_nothing():
+    """10 % of it in 60 points."""
+    tape = Tape(Plateau())
+    tape.play([8.0, 6.0, 5.0, 4.0])
+    assert first_active(tape.play(noise(60, level=3.0, sigma=0.3))) is None
+    assert tape.detector.verdict() is None
+
+
+def test_the_tail_of_a_schedule_is_gated():
+    """Nothing falls at a hundredth of the learning rate."""
+    tape = Tape(Plateau())
+    tape.play(power_law(400), learning_rate=1e-3)
+    verdicts = tape.play(noise(2000, level=2.95, sigma=0.003), learning_rate=1e-5)
+    assert first_active(verdicts) is None
+    assert tape.verdict.gated.startswith("the learning rate is below a tenth")
+
+
+def test_a_warm_up_is_gated():
+    """The learning rate rises still."""
+    tape = Tape(Plateau())
+    tape.play([8.0, 6.0, 5.0])
+    verdicts = [tape.play([3.0], learning_rate=1e-6 * (index + 1))[0] for index in range(200)]
+    assert first_active(verdicts) is None
+    assert tape.verdict.gated == "the learning rate rose within the last half of the steps"
+
+
+def test_a_run_that_never_learnt_is_another_signals():
+    """It is flat from its first step."""
+    tape = Tape(Plateau())
+    assert first_active(tape.play(noise(300, level=0.6931, sigma=0.0001))) is None
+    assert tape.verdict.gated == "the run has not learnt yet"
+
+
+def test_a_run_whose_beginning_was_not_seen_is_judged():
+    """A log that begins at step 2,000,000."""
+    tape = Tape(Plateau(), first=2_000_000)
+    assert first_active(tape.play(noise(400, level=3.4, sigma=0.01))) is not None
+
+
+def test_a_rising_loss_is_no_plateau():
+    """And it says why it is quiet."""
+    tape = Tape(Plateau())
+    tape.play([8.0, 6.0, 5.0])
+    assert first_active(tape.play([3.0 + 0.01 * i for i in range(300)])) is None
+    assert tape.verdict.gated == "the loss rises"
+
+
+def test_it_ends_when_the_loss_falls_again():
+    """Grokking, or the decay of the learning rate."""
+    tape = Tape(Plateau())
+    tape.play([3.4 + 4.0 * math.exp(-i / 30) for i in range(200)])
+    tape.play(noise(800, level=3.4, sigma=0.01, seed=2))
+    assert tape.verdict.active
+    assert not tape.play([3.4 - 0.002 * i for i in range(400)])[-1].active
+
+
+def test_a_rollback_ends_it():
+    """What was behind it is superseded."""
+    tape = Tape(Plateau())
+    tape.play([3.4 + 4.0 * math.exp(-i / 30) for i in range(200)])
+    tape.play(noise(800, level=3.4, sigma=0.01, seed=2))
+    tape.roll_back(300)
+    assert tape.play([3.4]) == [None]
+
+
+def test_rewards_are_not_judged():
+    """A loss of both signs."""
+    assert Tape(Plateau()).play(noise(400, level=0.0, sigma=1.0))[100:] == [None] * 300
