@@ -34,34 +34,39 @@ _MAX_RUNS = 4096
 _MAX_METRICS, _LARGEST = 512, 1 << 28
 
 
-class _Step:
-    """Gathers the values of one step of one run, which stand one by one."""
+class _Steps:
+    """Gathers the values of one step of one run, which stand one by one; what is whole is put to ``items``."""
 
-    def __init__(self, records: Records) -> None:
-        self._records = records
-        self._series = Series()
-        self._values: dict[str, float] = {}
+    def __init__(self, items: list[Item]) -> None:
+        self._items = items
+        self._rows = Records(steps=("step",), times=()).rows
+        self._place = Series().place
+        self._values: dict[str, Any] = {}
         self._step: int | None = None
-        self._time = 0.0
+        self._time = 0
 
-    def add(self, key: str, value: float, step: int, moment: float) -> Iterator[Item]:
-        """Take a value; yield the step before it, if it is another one."""
+    def add(self, key: str, value: float, step: int, moment: int) -> None:
+        """Take a value; the step before it is whole, if it is another one."""
         if key.startswith(_SYSTEM):
             return
-        place = self._series.place(key, step)
+        place = self._place(key, step)
         if place != self._step or key in self._values:
-            yield from self.flush()
+            self.flush()
         self._step, self._time = place, moment
         self._values[key] = value
 
-    def flush(self) -> Iterator[Item]:
-        """Yield what was gathered."""
-        values, self._values = self._values, {}
+    def flush(self) -> None:
+        """Put to the items what was gathered."""
+        values = self._values
         if not values:
             return
+        self._values = {}
+        if self._step is not None:
+            values["step"] = self._step
         moment = self._time / 1000.0
-        for item in self._records.rows(values, self._step):
-            yield item._replace(time=moment if 1e9 < moment < 1e11 else None) if isinstance(item, Row) else item
+        time = moment if 1e9 < moment < 1e11 else None
+        for item in self._rows(values):
+            self._items.append(Row(item.step, item.values, time, None, item.split) if isinstance(item, Row) else item)
 
 
 class MLflow(FileFormat):
@@ -93,10 +98,9 @@ class _Run(NamedTuple):
 class _Database:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._records = Records(steps=(), times=())
         self._runs = self._read_runs()
-        self._told: set[str] = set()
-        self._steps: dict[str, _Step] = {}
+        self._items: list[Item] = []
+        self._steps: dict[str, _Steps] = {}
         self._current = ""
 
     def items(self) -> Iterator[Item]:
@@ -107,36 +111,46 @@ class _Database:
                 by_run.setdefault(row[1], []).append(row)
             for identity, found in by_run.items():
                 if identity in self._runs:
-                    yield from self._switch(identity)
-                    step = self._steps.setdefault(identity, _Step(self._records))
-                    for _, _, key, value, moment, number_of_step, is_nan in found:
-                        if key.__class__ is str and number_of_step.__class__ is int and value.__class__ in {float, int}:
-                            yield from step.add(key, _number(value, is_nan), number_of_step, float(moment or 0))
-        yield from self._ends()
+                    self._take(identity, found)
+            yield from self._items
+            self._items.clear()
+        self._end()
+        yield from self._items
 
-    def _switch(self, identity: str) -> Iterator[Facts]:
+    def _take(self, identity: str, rows: list[tuple[Any, ...]]) -> None:
+        self._switch(identity)
+        add = self._steps[identity].add
+        for _, _, key, value, moment, step, is_nan in rows:
+            # A column of SQLite may hold anything.
+            if value.__class__ is float and step.__class__ is int and moment.__class__ is int and key.__class__ is str:
+                if is_nan:
+                    value = math.nan  # noqa: PLW2901
+                elif abs(value) >= _INFINITE:
+                    value = math.copysign(math.inf, value)  # noqa: PLW2901
+                add(key, value, step, moment)
+
+    def _switch(self, identity: str) -> None:
         run = self._runs[identity]
-        if identity not in self._told:
-            self._told.add(identity)
-            self._current = identity
-            yield Facts(run=run.name, started=run.started)
+        if identity not in self._steps:
+            self._steps[identity] = _Steps(self._items)
+            self._items.append(Facts(run=run.name, started=run.started))
         elif identity != self._current:
-            self._current = identity
-            yield Facts(run=run.name)
+            self._items.append(Facts(run=run.name))
+        self._current = identity
 
-    def _ends(self) -> Iterator[Item]:
-        targets = dict(self._database.ask(
-            f"SELECT run_uuid, value FROM params WHERE key IN ({', '.join('?' * len(_TARGETS))})", _TARGETS  # noqa: S608
-        ))  # fmt: skip
-        for identity in self._told:
+    def _end(self) -> None:
+        names = ", ".join("?" * len(_TARGETS))
+        question = f"SELECT run_uuid, value FROM params WHERE key IN ({names})"  # noqa: S608
+        targets = dict(self._database.ask(question, _TARGETS))
+        for identity, steps in self._steps.items():
             run = self._runs[identity]
             target = number(targets.get(identity))
-            yield from self._switch(identity)
-            yield from self._steps[identity].flush()
+            self._switch(identity)
+            steps.flush()
             if target is not None and 0.0 < target < 2.0**53:
-                yield Facts(target_steps=int(target))
+                self._items.append(Facts(target_steps=int(target)))
             if run.ended is not None:
-                yield Facts(finished=run.ended)
+                self._items.append(Facts(finished=run.ended))
 
     def _read_runs(self) -> dict[str, _Run]:
         runs: dict[str, _Run] = {}
@@ -155,12 +169,6 @@ class _Database:
             is_over = status in _ENDED
             runs[identity] = _Run(called, _seconds(started), _seconds(ended) if is_over else None)
         return runs
-
-
-def _number(value: float, is_nan: object) -> float:
-    if is_nan:
-        return math.nan
-    return float(value) if abs(value) < _INFINITE else math.copysign(math.inf, value)
 
 
 def _seconds(moment: object) -> float:
@@ -210,12 +218,14 @@ class MLflowFolder(FileFormat):
             yield Facts(finished=_seconds(meta.get("end_time")))
 
 
-def _in_order(points: list[tuple[int, int, str, float]]) -> Iterator[Item]:
+def _in_order(points: list[tuple[int, int, str, float]]) -> list[Item]:
     points.sort(key=lambda point: (point[1], point[0]))
-    step = _Step(Records(steps=(), times=()))
-    for number_of_step, moment, key, value in points:
-        yield from step.add(key, value, number_of_step, float(moment))
-    yield from step.flush()
+    items: list[Item] = []
+    steps = _Steps(items)
+    for step, moment, key, value in points:
+        steps.add(key, value, step, moment)
+    steps.flush()
+    return items
 
 
 def _metrics(path: str) -> str:

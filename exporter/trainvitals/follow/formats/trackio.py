@@ -44,9 +44,11 @@ class Trackio(FileFormat):
 class _Runs:
     def __init__(self, database: Database, identity: str) -> None:
         self._database, self._identity = database, identity
-        self._records = Records(times=())
+        self._records = Records(steps=("step",), times=())
         self._names: dict[object, str] = {}
         self._current = ""
+        self._moment: object = None
+        self._time: float | None = None
 
     def items(self) -> Iterator[Item]:
         columns = (self._identity, "run_name", "step", "timestamp", "metrics")
@@ -72,9 +74,14 @@ class _Runs:
         record = load(text) if isinstance(text, (str, bytes)) and len(text) < _LONGEST else None
         if record is None or step.__class__ is not int:
             return
-        time = timestamp(moment) if isinstance(moment, str) else None
-        for item in self._records.rows(record, step if step >= 0 else None):
-            yield item._replace(time=time) if isinstance(item, Row) else item
+        if moment != self._moment:
+            # It is the same for all that was sent at once.
+            self._moment, self._time = moment, timestamp(moment) if isinstance(moment, str) else None
+        record.pop("step", None)
+        if step >= 0:
+            record["step"] = step
+        for item in self._records.rows(record):
+            yield Row(item.step, item.values, self._time, None, item.split) if isinstance(item, Row) else item
 
     def _targets(self) -> Iterator[Item]:
         if not self._database.columns("configs") >= {self._identity, "config"}:
