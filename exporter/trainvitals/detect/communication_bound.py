@@ -1,0 +1,61 @@
+"""Communication: gradients are on their way and nothing is computed.
+
+Only what the framework measures as exposed counts (the phase "communication" of the probe); what is hidden behind the
+backward pass costs nothing.  A share that is large from the start is a matter of layout, one that grew is a link or a
+rank that others wait for.  Published is a growth of 5 points over 15 minutes; there is no public log to measure it on,
+so the thresholds here are those of the other waits: 20 % advice, 50 % a warning.
+"""
+
+from __future__ import annotations
+
+from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.shares import PHASES, Finding, Share
+from trainvitals.telemetry import Event, Step
+
+INFO, WARNING = 0.2, 0.5
+
+
+class CommunicationBound:
+    """Watches the share of exposed communication in the last ten minutes of training; ratio 1 is 20 %."""
+
+    signal = "communication_bound"
+    category: Category = "resource"
+    needs = "two minutes of training with a phase communication (the probe measures it with PyTorch's DDP)"
+
+    def __init__(self) -> None:
+        self._share = Share()
+        self._finding = Finding(INFO, WARNING)
+        self._is_told = False
+
+    def observe(self, step: Step) -> None:
+        """Look at nothing: a step does not tell it."""
+
+    def observe_event(self, event: Event) -> None:
+        """Look at the seconds in each phase."""
+        if event.kind == "restart":
+            self._share.clear()
+        elif event.kind == PHASES:
+            self._share.add_phases(event.step, "communication", event.fields)
+            # A rank that never communicates, or whose framework does not measure it, is not judged.
+            self._is_told = self._is_told or bool(event.fields.get("communication"))
+            self._finding.update(self._share)
+
+    def verdict(self) -> Verdict | None:
+        """Return the share (statistic ``share``) over 20 % as the ratio."""
+        share, finding = self._share.ratio, self._finding
+        if share is None or not self._is_told:
+            return None
+        statistics = {"share": share}
+        if finding.since is None:
+            return Verdict(ratio=min(share / INFO, 0.99), statistics=statistics)
+        since = max(0, finding.since)
+        return Verdict(
+            ratio=max(1.0, share / INFO),
+            since_step=since,
+            evidence=f"since step {since}: {finding.shown:.0%} of the time goes into communication that nothing hides",
+            statistics=statistics,
+            severity="warning" if finding.is_warning else "info",
+            action="Look for a straggler (the rank that waits least) and at the links first. If all ranks wait alike: "
+            "larger batches per device or more gradient accumulation, larger buckets, fewer nodes; more devices "
+            "would wait more.",
+        )
