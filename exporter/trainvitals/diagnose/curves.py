@@ -30,10 +30,18 @@ class Curve:
 
     def extend(self, points: Iterable[tuple[int, float]]) -> None:
         """Append points.  A step beyond 64 bits is left out."""
-        for step, value in points:
-            if -(2**63) <= step < 2**63:
-                self.steps.append(step)
-                self.values.append(value)
+        found = list(points)
+        self.append_all([step for step, _ in found], [value for _, value in found])
+
+    def append_all(self, steps: Sequence[int], values: Sequence[float]) -> None:
+        """Append points, of which there may be many, by their steps and their values."""
+        try:
+            numbers = array("q", steps)
+        except OverflowError:
+            fitting = [place for place, step in enumerate(steps) if -(2**63) <= step < 2**63]
+            numbers, values = array("q", [steps[place] for place in fitting]), [values[place] for place in fitting]
+        self.steps.extend(numbers)
+        self.values.extend(array("d", values))
 
     @property
     def last(self) -> float | None:
@@ -88,9 +96,7 @@ class Curves:
     def add(self, steps: Sequence[Step], events: Sequence[Event]) -> None:
         """Take what is new."""
         for name, curve in self.training.items():
-            found = [(step.step, step.values[name]) for step in steps if name in step.values]
-            if found:
-                curve.extend(found)
+            _extend(curve, steps, name)
         self._add_tokens(steps)
         for event in events:
             values = event.fields.get("values")
@@ -131,6 +137,14 @@ class Curves:
         """The loss of the training, or where there is none, that of the validation."""
         training = self.training["loss"]
         return training if len(training) else (self.validation or training)
+
+
+def _extend(curve: Curve, steps: Sequence[Step], name: str) -> bool:
+    """Append what steps say under a name; return whether they say anything."""
+    saying = [step for step in steps if name in step.values]
+    if saying:
+        curve.append_all([step.step for step in saying], [step.values[name] for step in saying])
+    return bool(saying)
 
 
 def _pieces(length: int, count: int) -> list[tuple[int, int]]:

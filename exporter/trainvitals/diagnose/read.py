@@ -6,17 +6,17 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import BinaryIO
 
 from trainvitals.detect import Detector
 from trainvitals.diagnose.case import Case
-from trainvitals.follow.base import Format
-from trainvitals.follow.errors import ErrorReader
+from trainvitals.follow.base import Format, Scanner
 from trainvitals.follow.follower import Follower
 from trainvitals.follow.formats import FORMATS
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Source
+from trainvitals.telemetry import Event
 
 #: Bytes of all logs that are read at one go: more of them would only take memory.
 _AT_ONCE = float(1 << 26)
@@ -38,6 +38,21 @@ class _Clock:
 
     def tick(self) -> None:
         self._now += 1.0
+
+
+class _Errors:
+    """Looks for errors in a text.  Its tables take as long to load as a log to read, and many logs have no text."""
+
+    def __init__(self) -> None:
+        self._reader: Scanner | None = None
+
+    def scan(self, block: bytes, shapes: list[bytes] | None = None) -> Iterable[tuple[int, Event]]:
+        """Return the errors in a block of lines; see :class:`trainvitals.follow.base.Scanner`."""
+        if self._reader is None:
+            from trainvitals.follow.errors.reader import ErrorReader  # noqa: PLC0415  See the class.
+
+            self._reader = ErrorReader()
+        return self._reader.scan(block, shapes)
 
 
 class Reading:
@@ -78,7 +93,7 @@ def read(
     follower = Follower(
         [Source(path, format=format_name) for path in paths],
         formats=formats,
-        scanner=ErrorReader,
+        scanner=_Errors,
         rate=_AT_ONCE if len(paths) > 1 or any(map(os.path.isdir, paths)) else math.inf,
         clock=clock,
     )

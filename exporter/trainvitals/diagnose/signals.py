@@ -10,8 +10,8 @@ from trainvitals.detect.base import Severity, Verdict
 from trainvitals.detect.engine import Outcome
 from trainvitals.diagnose.case import Case
 from trainvitals.follow.base import LineFormat
-from trainvitals.follow.errors import root_cause
 from trainvitals.follow.formats import FORMATS
+from trainvitals.telemetry import Event
 
 #: Formats in which nobody writes an error: they hold no text of the program.
 _NO_TEXT = frozenset(known.name for known in FORMATS if not (isinstance(known, LineFormat) and known.prefixed))
@@ -132,8 +132,7 @@ def _finding(outcome: Outcome, verdict: Verdict, state: State, place: str, *, ov
 
 def _errors(case: Case, place: str) -> Signal:
     """Return the row about the errors of the log: the one that began what the run did not survive."""
-    newest = -1 if case.last is None else case.last.step
-    root = None if case.finished else root_cause(case.errors, newest)
+    root = _root(case)
     if root is not None:
         fields = root.fields
         cause, text = (" ".join(str(fields.get(name, "")).split()) for name in ("cause", "text"))
@@ -155,6 +154,14 @@ def _errors(case: Case, place: str) -> Signal:
         text = "needs the text that the program prints"
         return Signal(signal=LOG_ERROR, state=State.cannot_say, category="resource", evidence=text)
     return Signal(signal=LOG_ERROR, state=State.fine, category="resource")
+
+
+def _root(case: Case) -> Event | None:
+    if case.finished or not case.errors:
+        return None
+    from trainvitals.follow.errors import root_cause  # noqa: PLC0415  Its tables take longer than many a log.
+
+    return root_cause(case.errors, -1 if case.last is None else case.last.step)
 
 
 def _place(case: Case) -> str:
