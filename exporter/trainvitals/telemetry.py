@@ -28,11 +28,12 @@ class Identity:
     pci_bus_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
     """What one rank reported at the end of one optimizer step.  ``values`` maps names to numbers, NaN included.
 
     ``count`` numbers the steps of the process; values that became known late come as a second Step with its count.
+    Nobody changes one.  It is not frozen because that makes it three times as slow to make, and logs have millions.
     """
 
     step: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from trainvitals.follow.base import BlockFormat, FileFormat, Format, Item, LineFormat, Row
+from trainvitals.follow.base import BlockFormat, FileFormat, Format, Item, LineFormat, Piece, Row, Rows
 from trainvitals.follow.formats import FORMATS, choose
 from trainvitals.follow.lines import LineReader
 
@@ -20,12 +20,17 @@ def format_of(path: Path) -> Format | None:
     return choose(path.read_bytes()[: 1 << 20], str(path))[0]
 
 
+def singly(pieces: Iterable[Piece]) -> list[Item]:
+    """Return items with every row of its own."""
+    return [item for piece in pieces for item in (piece if isinstance(piece, Rows) else (piece,))]
+
+
 def items_of_pieces(log_format: Format, pieces: Iterable[bytes]) -> list[Item]:
     """Return what a format of lines or blocks says of bytes that come in pieces."""
     if isinstance(log_format, LineFormat):
         reader = LineReader(log_format)
-        items = [item for piece in pieces for item in reader.feed(piece)]
-        return [*items, *reader.flush()]
+        items = [item for piece in pieces for item in singly(reader.feed(piece))]
+        return [*items, *singly(reader.flush())]
     assert isinstance(log_format, BlockFormat)
     parser = log_format.parser()
     return [item for piece in pieces for item in parser.feed(piece)]

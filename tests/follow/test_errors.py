@@ -8,7 +8,8 @@ import pytest
 
 from trainvitals.follow.errors import CAUSE, CAUSES, ErrorReader, root_cause
 from trainvitals.follow.errors.base import Level
-from trainvitals.follow.errors.shapes import shape, with_words
+from trainvitals.follow.errors.shapes import with_words
+from trainvitals.follow.text import shape
 from trainvitals.telemetry import Event
 
 ERRORS = Path(__file__).parent.parent / "fixtures" / "errors"

@@ -30,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from trainvitals.telemetry import Event
@@ -67,6 +67,32 @@ class Row(NamedTuple):
     split: str = ""
 
 
+class Rows:
+    """Rows of the training that come one behind the other and have the same names: :class:`Row`, but many at once.
+
+    ``times`` is None where no row has one.  What these lists are given to keeps them.
+    """
+
+    __slots__ = ("rank", "steps", "times", "values")
+
+    def __init__(
+        self,
+        steps: list[int],
+        values: list[dict[str, float]],
+        times: Sequence[float | None] | None = None,
+        rank: int | None = None,
+    ) -> None:
+        self.steps, self.values, self.times, self.rank = steps, values, times, rank
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Row]:
+        times = self.times if self.times is not None else (None,) * len(self)
+        for step, values, moment in zip(self.steps, self.values, times, strict=True):
+            yield Row(step, values, moment, self.rank)
+
+
 class Facts(NamedTuple):
     """What a log says beside numbers; what is not known is left out.  May come any number of times.
 
@@ -88,6 +114,8 @@ class Facts(NamedTuple):
 #: action ("save" or "load"), ok (bool) and, where they are known, path and seconds.  A step of -1 stands for the
 #: newest, a time of 0.0 for unknown; the core fills in both.
 Item: TypeAlias = Row | Facts | Event
+#: What is handed on within the core, where there may be millions of rows.
+Piece: TypeAlias = Item | Rows
 
 
 class LineParser(Protocol):
@@ -98,6 +126,16 @@ class LineParser(Protocol):
 
         The line is complete and clean: no ANSI codes, no backspaces, no prefix of a rank or launcher, no line end; of
         a bar that is drawn anew with ``\r``, each drawing is a line.  Blanks at its ends are kept.
+        """
+
+
+class BatchParser(LineParser, Protocol):
+    """A parser that may also take many lines at once, for formats of which there are long logs."""
+
+    def batch(self, lines: list[str]) -> Sequence[Piece] | None:
+        """Return what :meth:`feed` would of these lines, one by one; but rows of the usual kind as :class:`Rows`.
+
+        None, or any exception: they are fed one by one.  Nothing may be remembered of them then.
         """
 
 
@@ -118,6 +156,8 @@ class Format(ABC):
     name: str
     framework: str = ""
     extra: str = ""
+    #: The most that ``sniff`` returns.
+    surest: int = SURE
 
     @abstractmethod
     def sniff(self, head: bytes, path: str) -> int:
@@ -133,9 +173,9 @@ class Format(ABC):
 class LineFormat(Format):
     """Text, a line at a time, which is only appended to.
 
-    ``needles``: only lines that hold one of these byte strings are fed.  They are what makes reading fast: a GiB is
-    searched in a second for each, while a line that is fed costs microseconds.  Choose few, rare and free of colours
-    (``step:`` and not ``step: 5``, when an ANSI code could stand between).  Empty: every line is fed.
+    ``needles``: only lines that hold one of these byte strings are fed; digits, blanks and ``.,+-`` stand for each
+    other.  They are what makes reading fast, since a line that is fed costs microseconds.  Choose rare ones, free of
+    colours (``step:`` and not ``step: 5``, when an ANSI code could stand between).  Empty: every line is fed.
 
     ``prefixed``: whether lines may carry the prefix of a rank or a launcher, which is cut off; False for formats whose
     lines have no room for one (CSV, JSON lines).
@@ -221,8 +261,11 @@ class Scanner(Protocol):
     One object per file.  Kept between blocks: what must be remembered from line to line.
     """
 
-    def scan(self, block: bytes) -> Iterable[tuple[int, Event]]:
+    def scan(self, block: bytes, shapes: list[bytes] | None = None) -> Iterable[tuple[int, Event]]:
         """Return the events in a block of complete, clean lines (UTF-8, prefixes of ranks still in place).
+
+        ``shapes`` are those of its lines (:func:`trainvitals.follow.text.shape`), with an empty one behind the last
+        line end, where its caller needs them as well.
 
         Each comes with its place in the block, so that it lands between the right steps; in rising order.  Its time
         is 0.0 and its step -1 unless the line says them.  A rank that the line or its prefix names belongs in

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from trainvitals.follow.base import Facts, Format, Item, Scanner
+from trainvitals.follow.base import Facts, Format, Piece, Scanner
 from trainvitals.follow.formats import FORMATS
 from trainvitals.follow.positions import Positions
 from trainvitals.follow.reader import SNIFF, Reader
@@ -234,7 +234,7 @@ class Follower:
             if place >= _MAX_OPEN:
                 reader.close()
 
-    def _deliver(self, found: Log, batches: Iterable[list[Item]], replayed: dict[str, FollowedRun]) -> None:
+    def _deliver(self, found: Log, batches: Iterable[list[Piece]], replayed: dict[str, FollowedRun]) -> None:
         """Hand items to the run of a log, or to that of the runs in it which they belong to."""
         run = self._current.get(found.key)
         if run is None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, groupby
+from operator import itemgetter
 
 from trainvitals.follow import text
-from trainvitals.follow.base import Item, LineFormat, LineParser, Row, Scanner
+from trainvitals.follow.base import LineFormat, LineParser, Piece, Row, Rows, Scanner
+from trainvitals.follow.needles import Needles
+from trainvitals.telemetry import Event
 
 #: Longer lines are passed over, and counted as bad.  The longest of a format that we know are a hundred times shorter.
 LONGEST_LINE = 1 << 18
 #: So many ranks of one file have a parser of their own; lines of others are passed over.
 MAX_RANKS = 4096
+#: Lines that a parser takes at once, at most; where one of them is unusual, all are fed one by one.
+BATCH = 512
+_FEW = 4
 _ENDS = (b"\n", b"\r", b"\x08")
 
 
@@ -23,6 +31,7 @@ class LineReader:
 
     def __init__(self, line_format: LineFormat | None, scanner: Scanner | None = None) -> None:
         self._format = line_format
+        self._needles = _needles_of(line_format)
         #: May be taken away for a while.  Nobody writes an error into a table.
         self.scanner = scanner if line_format is None or line_format.prefixed else None
         self._parsers: dict[int | None, LineParser] = {}
@@ -47,10 +56,10 @@ class LineReader:
 
     def change(self, line_format: LineFormat) -> None:
         """Read what follows as another format."""
-        self._format = line_format
+        self._format, self._needles = line_format, _needles_of(line_format)
         self._parsers.clear()
 
-    def feed(self, data: bytes) -> list[Item]:
+    def feed(self, data: bytes) -> list[Piece]:
         """Return the items of the lines that end within ``data``."""
         if not self._half and data[:1] == b"\0":
             data = data.lstrip(b"\0")
@@ -67,83 +76,100 @@ class LineReader:
             self.bad += 1
         return self._read(block) if block else []
 
-    def flush(self) -> list[Item]:
+    def flush(self) -> list[Piece]:
         """Return the items of the half line at the end, because nobody goes on writing it; who does is too late."""
         if not self._half:
             return []
         block, self._half, self._skips = self._half, b"", True
         return self._read(block)
 
-    def _read(self, block: bytes) -> list[Item]:
+    def _read(self, block: bytes) -> list[Piece]:
         block = text.clean(block)
         if not block.endswith(b"\n"):
             block += b"\n"
-        found: list[tuple[int, Item]] = []
+        shapes = text.shape(block).split(b"\n") if self.scanner is not None or self._needles is not None else None
+        events: list[tuple[int, Event]] = []
         if self.scanner is not None:
             try:
-                found += self.scanner.scan(block)
+                events += self.scanner.scan(block, shapes)
             except Exception:
                 self.bad += 1
         if self._format is None:
-            return [event for _, event in found]
-        if not found and not self._format.needles:
-            return self._items(block.decode("utf-8", "replace").split("\n"), self._format)
-        items: list[Item] = []
-        lines = self._select(block, self._format.needles)
-        for place, event in found:
-            before = 0
-            while before < len(lines) and lines[before][0] <= place:
-                before += 1
-            items += self._items(_decoded(block, lines[:before]), self._format)
-            items.append(event)
+            return [event for _, event in events]
+        if shapes is not None and self._needles is not None:
+            lines = self._needles.lines(block, shapes)
+        elif events:
+            every = block.split(b"\n")
+            lines = [(end - len(one), one) for one, end in zip(every, accumulate(map(_step_over, every)), strict=True)]
+        else:
+            return self._pieces(block.decode("utf-8", "replace").split("\n"), self._format)
+        pieces: list[Piece] = []
+        for place, event in events:
+            before = bisect_right(lines, place, key=itemgetter(0))
+            pieces += self._pieces(_decoded(lines[:before]), self._format)
+            pieces.append(event)
             lines = lines[before:]
-        return items + self._items(_decoded(block, lines), self._format)
+        return pieces + self._pieces(_decoded(lines), self._format)
 
-    def _select(self, block: bytes, needles: tuple[bytes, ...]) -> list[tuple[int, int]]:
-        """Return where the lines that may matter begin and end."""
-        lines: dict[int, int] = {}
-        find, rfind = block.find, block.rfind
-        for needle in needles or (b"\n",):
-            at = find(needle)
-            while at >= 0:
-                end = find(b"\n", at)
-                lines[rfind(b"\n", 0, at) + 1] = end
-                at = find(needle, end if needles else end + 1)
-        return sorted(lines.items())
+    def _pieces(self, lines: list[str], line_format: LineFormat) -> list[Piece]:
+        """Return what lines say, some at a time."""
+        pieces: list[Piece] = []
+        for start in range(0, len(lines), BATCH):
+            some = list(filter(None, lines[start : start + BATCH]))
+            if line_format.prefixed and text.have_prefixes(some):
+                for rank, group in groupby(map(text.unprefixed, some), itemgetter(0)):
+                    pieces += [_of_rank(piece, rank) for piece in self._batch(rank, [line for _, line in group])]
+            elif some:
+                pieces += self._batch(None, some)
+        return pieces
 
-    def _items(self, lines: Iterable[str], line_format: LineFormat) -> list[Item]:
-        items: list[Item] = []
-        parsers, is_prefixed = self._parsers, line_format.prefixed
-        rank: int | None = None
+    def _batch(self, rank: int | None, lines: list[str]) -> Sequence[Piece]:
+        """Return what several lines of one rank say."""
+        parser = self._parser(rank)
+        if parser is None:
+            return ()
+        batch = getattr(parser, "batch", None)
+        if batch is not None and len(lines) >= _FEW and max(map(len, lines)) <= LONGEST_LINE:
+            try:
+                pieces: Sequence[Piece] | None = batch(lines)
+            except Exception:
+                pieces = None
+            if pieces is not None:
+                return pieces
+        items: list[Piece] = []
         for line in lines:
-            if not line:
-                continue
             if len(line) > LONGEST_LINE:
                 self.bad += 1
                 continue
-            if is_prefixed and line[0] in text.FIRST:
-                rank, line = text.unprefixed(line)  # noqa: PLW2901
-            else:
-                rank = None
-            parser = parsers.get(rank)
             try:
-                if parser is None:
-                    if len(parsers) >= MAX_RANKS:
-                        continue
-                    parser = parsers[rank] = line_format.parser()
-                if rank is None:
-                    items += parser.feed(line)
-                else:
-                    items += [_of_rank(item, rank) for item in parser.feed(line)]
+                items += parser.feed(line)
             except Exception:
                 self.bad += 1
         return items
 
+    def _parser(self, rank: int | None) -> LineParser | None:
+        """Return the parser of a rank, if there is room for one."""
+        parser = self._parsers.get(rank)
+        if parser is None and self._format is not None and len(self._parsers) < MAX_RANKS:
+            parser = self._parsers[rank] = self._format.parser()
+        return parser
 
-def _decoded(block: bytes, lines: Iterable[tuple[int, int]]) -> Iterator[str]:
-    for start, end in lines:
-        yield block[start:end].decode("utf-8", "replace")
+
+def _needles_of(line_format: LineFormat | None) -> Needles | None:
+    return Needles(line_format.needles) if line_format is not None and line_format.needles else None
 
 
-def _of_rank(item: Item, rank: int) -> Item:
-    return item._replace(rank=rank) if isinstance(item, Row) and item.rank is None else item
+def _step_over(line: bytes) -> int:
+    return len(line) + 1
+
+
+def _decoded(lines: list[tuple[int, bytes]]) -> list[str]:
+    return b"\n".join([line for _, line in lines]).decode("utf-8", "replace").split("\n")
+
+
+def _of_rank(piece: Piece, rank: int | None) -> Piece:
+    if rank is not None and isinstance(piece, Row) and piece.rank is None:
+        return piece._replace(rank=rank)
+    if isinstance(piece, Rows) and piece.rank is None:
+        piece.rank = rank
+    return piece

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from trainvitals.follow.base import SURE, BlockFormat, BlockParser, FileFormat, Format, Item, LineFormat, Scanner
+from trainvitals.follow.base import SURE, BlockFormat, BlockParser, FileFormat, Format, LineFormat, Piece, Rows, Scanner
 from trainvitals.follow.formats import choose
 from trainvitals.follow.lines import LineReader
 from trainvitals.follow.tail import Begin, Position, Tail
@@ -22,6 +22,8 @@ SNIFF = 1 << 18
 #: So many bytes of a log that nobody knows are looked at piece by piece; of what follows, one piece in so many.
 _PATIENCE = 1 << 25
 _SAMPLES = 16
+#: After so many bytes of a log that is known, but not surely, others are asked each time that it is twice as long.
+_ATTENTION = 1 << 20
 #: Of a text that is written again, the values of one item in so many are compared with what they were.
 _COMPARED = 64
 #: A poll ends after so many items: they take more memory than their text.
@@ -84,7 +86,7 @@ class Reader:
         """Lines, records and readings that made no sense."""
         return self._bad + self._lines.bad
 
-    def poll(self, limit: int, now: float, *, final: bool = False) -> Iterator[list[Item]]:
+    def poll(self, limit: int, now: float, *, final: bool = False) -> Iterator[list[Piece]]:
         """Yield what is new, in lists, from at most about ``limit`` bytes.  What is wrong is in :attr:`problem`.
 
         With ``final``, nobody writes the log any more.
@@ -92,7 +94,7 @@ class Reader:
         self.read, self._complained = 0, False
         return self._guarded(self._poll(limit, now, final))
 
-    def replay(self) -> Iterator[list[Item]]:
+    def replay(self) -> Iterator[list[Piece]]:
         """Yield, of what was told before a restart, the end (or all, where the format needs it)."""
         return self._guarded(self._replay())
 
@@ -111,7 +113,7 @@ class Reader:
         """Give the descriptor back, if the file can be opened again where it goes on."""
         self._tail.close()
 
-    def _guarded(self, items: Iterator[list[Item]]) -> Iterator[list[Item]]:
+    def _guarded(self, items: Iterator[list[Piece]]) -> Iterator[list[Piece]]:
         try:
             yield from items
         except FileNotFoundError:
@@ -136,7 +138,7 @@ class Reader:
         self._complained = True
         self.problem = repr(error)
 
-    def _poll(self, limit: int, now: float, final: bool) -> Iterator[list[Item]]:
+    def _poll(self, limit: int, now: float, final: bool) -> Iterator[list[Piece]]:
         if self.format is None and os.path.isdir(self.path):
             folders = (known for known in self._formats if isinstance(known, FileFormat) and known.folder)
             self.format = next((known for known in folders if known.sniff(b"", self.path)), None)
@@ -155,7 +157,7 @@ class Reader:
                 continue
             self.read += len(piece)
             for items in self._take(piece):
-                taken += len(items)
+                taken += sum(len(item) if isinstance(item, Rows) else 1 for item in items)
                 yield items
             if isinstance(self.format, FileFormat):
                 tail.close()
@@ -164,14 +166,15 @@ class Reader:
             if taken > MAX_ITEMS:
                 break
         self.changed = tail.changed
-        if self.read:
+        if self.read or not self._grew:
+            # After a restart too, a half line has its time to become a whole one.
             self._grew = now
         if tail.unread == 0 and (final or now - self._grew > REST):
             yield self._flush()
             if now - self._grew > IDLE:
                 tail.close()
 
-    def _take(self, data: bytes) -> Iterator[list[Item]]:
+    def _take(self, data: bytes) -> Iterator[list[Piece]]:
         if self.format is None:
             yield from self._take_unknown(data)
             return
@@ -179,10 +182,10 @@ class Reader:
             self._reconsider(data)
         yield self._feed(data)
 
-    def _feed(self, data: bytes) -> list[Item]:
+    def _feed(self, data: bytes) -> list[Piece]:
         """Return the items of bytes of a file that is only appended to."""
         if isinstance(self.format, BlockFormat):
-            records: list[Item] = []
+            records: list[Piece] = []
             self._parser = self._parser or self.format.parser(self.path)
             try:
                 records.extend(self._parser.feed(data))
@@ -196,9 +199,9 @@ class Reader:
     def _is_rewritten(self) -> bool:
         return isinstance(self.format, LineFormat) and self.format.rewritten
 
-    def _flush(self) -> list[Item]:
+    def _flush(self) -> list[Piece]:
         """Return the items of the half line at the end."""
-        items: list[Item] = []
+        items: list[Piece] = []
         if self.format is None and self._unknown:
             found, sure = choose(self._unknown + b"\n", self.path, self._formats)
             if isinstance(found, LineFormat):
@@ -221,7 +224,7 @@ class Reader:
 
     # Which format it is ---------------------------------------------------------------------------------------------
 
-    def _take_unknown(self, data: bytes) -> Iterator[list[Item]]:
+    def _take_unknown(self, data: bytes) -> Iterator[list[Piece]]:
         """Take bytes of a log whose format is not known, or not yet: a program may say much before it trains."""
         for start in range(0, len(data), SNIFF):
             piece, rest = data[start : start + SNIFF], data[start + SNIFF :]
@@ -258,8 +261,10 @@ class Reader:
 
     def _reconsider(self, data: bytes) -> None:
         """Change over to a format that is surer: what looked like steps at the begin was something else."""
-        self._passed += len(data)
-        found, sure = choose(data[:SNIFF], self.path, self._formats)
+        before, self._passed = self._passed, self._passed + len(data)
+        if self._passed > _ATTENTION and before.bit_length() == self._passed.bit_length():
+            return
+        found, sure = choose(data[:SNIFF], self.path, self._formats, above=self._sure)
         if sure > self._sure and isinstance(found, LineFormat) and isinstance(self.format, LineFormat):
             if found is not self.format:
                 self._lines.change(found)
@@ -267,7 +272,7 @@ class Reader:
 
     # Files as a whole, and restarts ---------------------------------------------------------------------------------
 
-    def _read_file(self, file_format: FileFormat, limits: dict[str, int] | None = None) -> list[Item]:
+    def _read_file(self, file_format: FileFormat, limits: dict[str, int] | None = None) -> list[Piece]:
         signature = (self.path, file_format.signature(self.path))
         if signature == self._signature:
             return []
@@ -279,7 +284,7 @@ class Reader:
         self._signature = signature
         return self._told.new(items, limits)
 
-    def _replay(self) -> Iterator[list[Item]]:
+    def _replay(self) -> Iterator[list[Piece]]:
         saved, self._saved = self._saved, None
         if not saved:
             return
@@ -301,7 +306,7 @@ class Reader:
         if saved["in_line"]:
             self._lines.skip_line()
 
-    def _read_again(self, found: Format | None, unknown: int) -> Iterator[list[Item]]:
+    def _read_again(self, found: Format | None, unknown: int) -> Iterator[list[Piece]]:
         tail = self._tail
         if found is None:
             left = tail.go_back(unknown)

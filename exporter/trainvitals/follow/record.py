@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
 
 from trainvitals import names
-from trainvitals.follow.base import Facts, Item, Row
+from trainvitals.follow.base import Facts, Item, Piece, Row, Rows
+from trainvitals.follow.columns import numbers, to_rows
 from trainvitals.follow.text import timestamp
 
 #: Names of the number of the step, the best first; epochs last, and only where there is no other.
@@ -159,6 +162,20 @@ class Records:
             return self.rows(_flat(record, plan.nested), step, split)
         return self._rows(record, plan, step, split)
 
+    def many(self, records: Sequence[dict[str, Any]]) -> list[Piece]:
+        """Return what :meth:`rows` would of each of several records, with those that have the same names together."""
+        pieces: list[Piece] = []
+        for keys, group in groupby(records, tuple):
+            alike = list(group)
+            plan = self._plans.get(keys) or self._think(keys, alike[0])
+            rows = _alike(alike, plan) if plan.simple and len(alike) > 1 else None
+            if rows is not None:
+                pieces.append(rows)
+            else:
+                for record in alike:
+                    pieces += self.rows(record)
+        return pieces
+
     def _rows(self, record: Mapping[str, Any], plan: _Plan, step: int | None, split: str) -> tuple[Item, ...]:
         facts: tuple[Item, ...] = ()
         target = None
@@ -219,6 +236,17 @@ class Records:
             training=tuple(training.values()),
             results=tuple((split, tuple(columns.values())) for split, columns in results.items()),
         )
+
+
+def _alike(records: Sequence[dict[str, Any]], plan: _Plan) -> Rows | None:
+    """Return the rows of records of one simple plan; None where a value is no number or a step is none."""
+    pick = itemgetter(plan.step, *(key for key, _ in plan.simple))
+    steps, *columns = zip(*map(pick, records), strict=True)
+    found = [numbers(column) for column in columns]
+    values = [column for column in found if column is not None]
+    if set(map(type, steps)) != {int} or len(values) < len(found):
+        return None
+    return Rows(list(steps), to_rows([ours for _, ours in plan.simple], values))
 
 
 def _first(wanted: Iterable[str], keys: Iterable[str]) -> str:

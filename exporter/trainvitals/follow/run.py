@@ -10,10 +10,12 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from itertools import groupby, islice
+from operator import lt
+from typing import Any, NamedTuple, cast
 
-from trainvitals.follow.base import Facts, Format, Item, Row
-from trainvitals.follow.times import Entry, Moment, spread
+from trainvitals.follow.base import Facts, Format, Item, Piece, Row, Rows
+from trainvitals.follow.times import Moment, Taken, spread
 from trainvitals.telemetry import Event, Identity, Step
 
 #: Ranks that write into one file are at most so many lines of one rank apart.
@@ -92,7 +94,7 @@ class FollowedRun:
     #: A row that went back: an attempt, if the next one goes on from there.
     _held: Row | None = None
     _begins_anew: bool = False
-    _entries: list[Entry] = field(default_factory=list)
+    _taken: Taken = field(default_factory=Taken)
     _told: list[tuple[int, Event]] = field(default_factory=list)
     _evaluations: dict[str, tuple[int, int]] = field(default_factory=dict)
     _checkpoints: OrderedDict[tuple[object, ...], None] = field(default_factory=OrderedDict)
@@ -137,9 +139,20 @@ class FollowedRun:
         self._polls += 1
         self._heard = False
 
-    def take(self, items: Iterable[Item], rank: int | None = None) -> None:
+    def take(self, pieces: Iterable[Piece], rank: int | None = None) -> None:
         """Take the next items of a file; ``rank`` is that of the file, if its name says one."""
         whose = NOBODY if rank is None else rank
+        for is_rows, group in groupby(pieces, _is_rows):
+            if not is_rows:
+                self._take(cast("Iterable[Item]", group), whose)
+                continue
+            for rows in cast("Iterable[Rows]", group):
+                if self._is_usual(rows, whose):
+                    self._add_all(rows)
+                else:
+                    self._take(rows, whose)
+
+    def _take(self, items: Iterable[Item], whose: int) -> None:
         for item in items:
             if isinstance(item, Row):
                 step, values, moment, its_rank, split = item
@@ -174,15 +187,13 @@ class FollowedRun:
         self.changed = max(self.changed, changed)
         self.read += read
         self._choose_leader(unread)
-        entries, self._entries = self._entries, []
+        taken, self._taken = self._taken, Taken()
         told, self._told = self._told, []
-        if not entries and not told:
+        if not len(taken) and not told:
             return
         share = unread / read if read else 0.0
-        moments = spread(entries, self._moment, changed, share)
-        found = [
-            Step(step, count, moment, values) for (step, count, values, _), moment in zip(entries, moments, strict=True)
-        ]
+        moments = spread(taken, self._moment, changed, share)
+        found = taken.steps(moments)
         if self._is_history:
             self.history += found
         else:
@@ -192,9 +203,9 @@ class FollowedRun:
             self.places += [min(place, len(found)) - (event.kind == "restart") for place, event in told]
         if found:
             last = found[-1]
-            self._moment = Moment(last.time, last.step, entries[-1][2].get("elapsed_seconds"))
+            self._moment = Moment(last.time, last.step, last.values.get("elapsed_seconds"))
             self.last_step = last
-            self.timed = any(entry[3] is not None for entry in entries)
+            self.timed = taken.times.count(None) < len(taken)
             self.started = self.started or found[0].time
             if not self.attempt_started:
                 begun = next((step for step in found if step.count >= self._attempt_count), last)
@@ -261,7 +272,39 @@ class FollowedRun:
             for old in list(self._recent)[:-OVERLAP]:
                 del self._recent[old]
         self.finished = None
-        self._entries.append((step, self._count, values, moment))
+        self._taken.add(step, self._count, values, moment)
+
+    def _is_usual(self, rows: Rows, whose: int) -> bool:
+        """Whether rows go on right where the run is, without anything to think about."""
+        steps = rows.steps
+        return (
+            self._step is not None
+            and self._step < steps[0]
+            and (whose if rows.rank is None else rows.rank) == self._leader
+            and self._held is None
+            and not self._begins_anew
+            and all(map(lt, steps, islice(steps, 1, None)))
+        )
+
+    def _add_all(self, rows: Rows) -> None:
+        """Do what :meth:`_add` does for each of several rows."""
+        steps, values, recent = rows.steps, rows.values, self._recent
+        self._taken.extend(steps, self._count + 1, values, rows.times)
+        self._count += len(steps)
+        self._step = steps[-1]
+        self._current = values[-1]
+        self._heard = True
+        self.values.update(values[-1])
+        self._leader_has_loss = self._leader_has_loss or "loss" in values[-1]
+        # As many as there would be, had they come one by one.
+        number = len(recent) + len(steps)
+        if number > 2 * OVERLAP:
+            number = OVERLAP + (number - 2 * OVERLAP - 1) % (OVERLAP + 1)
+        new = [(step, row.get("loss")) for step, row in zip(steps[-number:], values[-number:], strict=True)]
+        for old in list(recent)[: len(recent) + len(new) - number]:
+            del recent[old]
+        recent.update(new)
+        self.finished = None
 
     def _add_late(self, row: Row) -> None:
         """Take values of the newest step under names that it did not have."""
@@ -275,7 +318,7 @@ class FollowedRun:
             self._recent[self._step] = late["loss"]
             self._leader_has_loss = True
         self.values.update(late)
-        self._entries.append((self._step, self._count, late, row.time))
+        self._taken.add(self._step, self._count, late, row.time)
 
     def _decide(self, step: int) -> None:
         """Decide what a row that went back was, by the one behind it: the run does not jump back and forth."""
@@ -296,7 +339,7 @@ class FollowedRun:
         self.attempt_started = 0.0
         self._attempt_count = self._count + 1
         fields = {"attempt": self.attempt, "previous_step": self._step}
-        self._told.append((len(self._entries) + 1, Event(0.0, "restart", step, fields)))
+        self._told.append((len(self._taken) + 1, Event(0.0, "restart", step, fields)))
         self._recent.clear()
         self._repeated = 0
         self._evaluations.clear()
@@ -371,7 +414,7 @@ class FollowedRun:
 
     def _tell(self, event: Event) -> None:
         self._has_events = True
-        self._told.append((len(self._entries), event))
+        self._told.append((len(self._taken), event))
 
     # Over restarts of the exporter ----------------------------------------------------------------------------------
 
@@ -439,6 +482,10 @@ class _State(NamedTuple):
     world: Any
     framework: Any
     has_events: Any
+
+
+def _is_rows(piece: Piece) -> bool:
+    return piece.__class__ is Rows
 
 
 def _same(first: float | None, second: float | None) -> bool:

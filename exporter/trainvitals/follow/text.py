@@ -9,6 +9,7 @@ import functools
 import re
 import time
 from datetime import datetime, timezone
+from operator import itemgetter
 from typing import NamedTuple
 
 #: Escape sequences: CSI (colours, cursor), OSC (titles, links; ended by BEL or ST), and those of two characters.
@@ -27,11 +28,11 @@ _PREFIX = re.compile(
 )
 #: What a line with a prefix can begin with.
 FIRST = frozenset("[(s0123456789 ")
+#: Numbers, and what stands between and around them, are one character in a shape.
+_SHAPE = bytes(48 if chr(code) in "0123456789 .,+-" else code for code in range(256))
 
 #: Times as they stand in logs: "2024-04-06 02:59:36", "2024-04-06T02:59:36.123Z", "2024/04/06 02:59:36,123".
-_STAMP = re.compile(
-    r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?![\d:])"
-)
+_STAMP = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?![\d:])")
 
 
 class Prefixed(NamedTuple):
@@ -56,6 +57,16 @@ def clean(block: bytes) -> bytes:
     if b"\0" in block:
         block = block.replace(b"\0", b"")
     return block
+
+
+def shape(text: bytes) -> bytes:
+    """Return text with one character in place of all that numbers are made of; it stays as long as it is."""
+    return text.translate(_SHAPE)
+
+
+def have_prefixes(lines: list[str]) -> bool:
+    """Whether the prefix of a launcher stands before any of these lines, of which none is empty."""
+    return not FIRST.isdisjoint(map(itemgetter(0), lines)) and any(map(_PREFIX.match, lines))
 
 
 def unprefixed(line: str) -> Prefixed:
@@ -89,10 +100,11 @@ def timestamp(text: str, start: int = 0, end: int = 120) -> float | None:
 
 
 def _seconds(found: re.Match[str]) -> float | None:
-    whole = _minute(found[0][:16], found[8] or "")
+    minute, seconds, fraction, offset = found.groups("")
+    whole = _minute(minute, offset)
     if whole is None:
         return None
-    return whole + int(found[6]) + (float(f"0.{found[7]}") if found[7] else 0.0)
+    return whole + int(seconds) + (float(f"0.{fraction}") if fraction else 0.0)
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from itertools import repeat
+from typing import NamedTuple
 
-#: A step, or late values of one, as a log tells it: its number, its count, its values (of which step_seconds and
-#: elapsed_seconds are used here) and, where the log says it, wall time.  Plain, because there may be millions.
-Entry: TypeAlias = tuple[int, int, dict[str, float], float | None]
+from trainvitals.telemetry import Step
 
 
 class Moment(NamedTuple):
@@ -18,7 +17,46 @@ class Moment(NamedTuple):
     elapsed: float | None = None
 
 
-def spread(entries: Sequence[Entry], before: Moment | None, changed: float, share: float) -> list[float]:
+class Taken:
+    """Steps, and late values of them, as logs tell them, without times of their own.
+
+    Their numbers, counts, values (of which step_seconds and elapsed_seconds are used here) and, where the log says
+    it, wall times, each in a list: there may be millions.
+    """
+
+    __slots__ = ("counts", "numbers", "times", "values")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.counts: list[int] = []
+        self.values: list[dict[str, float]] = []
+        self.times: list[float | None] = []
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def add(self, number: int, count: int, values: dict[str, float], time: float | None) -> None:
+        """Add one."""
+        self.numbers.append(number)
+        self.counts.append(count)
+        self.values.append(values)
+        self.times.append(time)
+
+    def extend(
+        self, numbers: list[int], first: int, values: list[dict[str, float]], times: Sequence[float | None] | None
+    ) -> None:
+        """Add several, of which the first has this count."""
+        self.numbers += numbers
+        self.counts += range(first, first + len(numbers))
+        self.values += values
+        self.times += repeat(None, len(numbers)) if times is None else times
+
+    def steps(self, moments: Sequence[float]) -> list[Step]:
+        """Return them with these times."""
+        return list(map(Step, self.numbers, self.counts, moments, self.values))
+
+
+def spread(taken: Taken, before: Moment | None, changed: float, share: float) -> list[float]:
     """Return the wall times of steps that were read at one go.
 
     The last one was written when the file was changed last, if nothing of the file is left unread; those before it by
@@ -26,14 +64,14 @@ def spread(entries: Sequence[Entry], before: Moment | None, changed: float, shar
     as much as was read), the rest is taken to be like this part, and later parts go on from ``before``.
     Where some of them say when they were, the others follow those.
     """
-    own = [moment for _, _, _, moment in entries if moment is not None]
-    if len(own) == len(entries):
+    own = [moment for moment in taken.times if moment is not None]
+    if len(own) == len(taken):
         return own
-    gaps = _gaps(entries, before)
+    gaps = _gaps(taken, before)
     span = sum(gaps)
     if own:
         # Some lines say when: the others follow them.
-        first = next(place for place, entry in enumerate(entries) if entry[3] is not None)
+        first = next(place for place, known in enumerate(taken.times) if known is not None)
         moment = own[0] - sum(gaps[: first + 1])
         if before is not None:
             moment = max(moment, before.time)
@@ -44,21 +82,24 @@ def spread(entries: Sequence[Entry], before: Moment | None, changed: float, shar
         if before is not None:
             moment = max(moment, before.time)
     if not own and span <= 0.0:
-        return [moment] * len(entries)
+        return [moment] * len(taken)
     moments = []
-    for (_, _, _, known), gap in zip(entries, gaps, strict=True):
-        moment = known if known is not None else min(moment + gap, max(changed, moment))
+    for known, gap in zip(taken.times, gaps, strict=True):
+        if known is not None:
+            moment = known
+        elif moment < changed:
+            moment = min(moment + gap, changed)
         moments.append(moment)
     return moments
 
 
-def _gaps(entries: Sequence[Entry], before: Moment | None) -> list[float]:
+def _gaps(taken: Taken, before: Moment | None) -> list[float]:
     """Return the seconds between each step and the one before it, 0.0 where nobody knows."""
-    if not any("step_seconds" in values or "elapsed_seconds" in values for _, _, values, _ in entries):
-        return [0.0] * len(entries)
+    if not any("step_seconds" in values or "elapsed_seconds" in values for values in taken.values):
+        return [0.0] * len(taken)
     step, elapsed = (None, None) if before is None else (before.step, before.elapsed)
     gaps = []
-    for number, _, values, _ in entries:
+    for number, values in zip(taken.numbers, taken.values, strict=True):
         now, duration = values.get("elapsed_seconds"), values.get("step_seconds")
         if now is not None and elapsed is not None and 0.0 <= now - elapsed < 1e9:
             gap = now - elapsed

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable
+from itertools import repeat
 
-from trainvitals.follow.base import Facts, Item, Row
+from trainvitals.follow.base import Facts, Item, Piece, Row, Rows
 
 
 class Told:
@@ -32,11 +33,32 @@ class Told:
         """Return how many items were told, by run."""
         return {run: len(marks) for run, marks in self._marks.items()}
 
-    def new(self, items: Iterable[Item], limits: dict[str, int] | None = None) -> list[Item]:
+    def new(self, pieces: Iterable[Piece], limits: dict[str, int] | None = None) -> list[Piece]:
         """Return the new ones; with ``limits``, of each run only so many, and the rest is not told.
 
         Where an item is another one than it was, it and all behind it is new.
         """
+        new: list[Piece] = []
+        for piece in pieces:
+            if not isinstance(piece, Rows):
+                new += self._new((piece,), limits)
+            elif limits is not None or self._run in self._places or self._run != self._announced:
+                new += self._new(piece, limits)
+            else:
+                self._remember(piece)
+                new.append(piece)
+        return new
+
+    def _remember(self, rows: Rows) -> None:
+        """Add the marks of rows that are new."""
+        marks = self._marks.setdefault(self._run, array("q"))
+        begin = len(marks)
+        marks.extend(map(hash, zip(rows.steps, repeat(""), strict=False)))
+        for place in range(begin + -begin % self._every, len(marks), self._every):
+            row = Row(rows.steps[place - begin], rows.values[place - begin])
+            marks[place] = self._mark(row, place)
+
+    def _new(self, items: Iterable[Item], limits: dict[str, int] | None) -> list[Item]:
         new: list[Item] = []
         for item in items:
             if isinstance(item, Facts) and item.run:

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-#: Numbers, and what stands between and around them, are one character in a shape.
-_SHAPE = bytes(48 if chr(code) in "0123456789 .,+-" else code for code in range(256))
+from trainvitals.follow.text import shape
+
 #: A shape with such a word that was looked at so often and told nothing is harmless too.
 _MOST_LOOKS = 64
-#: Bounds memory; a log with more shapes than that is prose, whose lines do not come again.
-_MOST_SHAPES = 20_000
+#: Bounds memory, with the bytes of one; a log with more shapes than that is prose, whose lines do not come again.
+_MOST_SHAPES, _LONGEST_SHAPE = 20_000, 1024
 
 #: A line must hold one of these to be looked at; the tests hold every row of the table against them.  Upper-case
 #: letters are rare, which makes words that begin with one quick to search for, all together.
@@ -41,11 +41,6 @@ _LOWER_WORDS = (
     b"node failure", b"stopping", b"terminating", b"non-finite", b"got stuck", b"DataLoader", b"exit unexpectedly",
     b"exit with", b"status failed",
 )  # fmt: skip
-
-
-def shape(text: bytes) -> bytes:
-    """Return text with one character in place of all that numbers are made of."""
-    return text.translate(_SHAPE)
 
 
 def _any_of(words: Iterable[bytes]) -> re.Pattern[bytes]:
@@ -97,7 +92,7 @@ class Shapes:
         if len(self._harmless) + len(new) > _MOST_SHAPES:
             self._harmless.clear()
         if len(new) <= _MOST_SHAPES:
-            self._harmless |= new - found
+            self._harmless.update(one for one in new - found if len(one) <= _LONGEST_SHAPE)
         return found
 
     def told_nothing(self, one: bytes) -> None:

@@ -72,15 +72,18 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS) -> tuple[Format | None, int]:
+def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: int = NO) -> tuple[Format | None, int]:
     """Return the format that is surest of a piece of a file, and how sure; None where nobody knows it.
 
-    A piece in whose middle a line is cut is seen up to there by formats of lines.
+    Only those are asked that may be surer than ``above``.  A piece in whose middle a line is cut is seen up to there
+    by formats of lines.
     """
     chosen: Format | None = None
-    best = NO
+    best = above
     clean: bytes | None = None
     for candidate in formats:
+        if candidate.surest <= above:
+            continue
         if isinstance(candidate, LineFormat):
             if clean is None:
                 clean = b"" if _is_binary(head) else text.clean(head)

@@ -164,6 +164,7 @@ class Plain(LineFormat):
     """See the module."""
 
     name = "plain"
+    surest = GUESS
     needles = (b"oss", b"poch")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
@@ -191,6 +192,7 @@ class Pairs(LineFormat):
     """Lines of a step and its loss, and nothing else."""
 
     name = "pairs"
+    surest = GUESS
     _pair = re.compile(rf"\s{{0,20}}(\d{{1,12}})[\s,;]{{1,20}}({_NUMBER})\s{{0,20}}", re.IGNORECASE)
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002

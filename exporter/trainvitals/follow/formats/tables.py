@@ -18,7 +18,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from trainvitals import names
-from trainvitals.follow.base import LIKELY, NO, SURE, Facts, Item, LineFormat, LineParser, Row
+from trainvitals.follow.base import LIKELY, NO, SURE, Facts, Item, LineFormat, LineParser, Row, Rows
+from trainvitals.follow.columns import to_rows
 from trainvitals.follow.text import timestamp
 
 #: Columns that number the rows, the best first.
@@ -132,6 +133,17 @@ class _Parser:
         rows = self._rows_of(header, step, cells)
         self._rows += bool(rows)
         return rows
+
+    def batch(self, lines: list[str]) -> Sequence[Rows] | None:
+        """Return the rows of lines of a table of nothing but a step and numbers; ValueError for a blank."""
+        if self._fast is None:
+            return None
+        cells = [line.split(self._delimiter) for line in lines]
+        if set(map(len, cells)) != {self._width}:
+            return None
+        columns = list(zip(*cells, strict=True))
+        values = [list(map(float, column)) for column in self._fast(columns)]
+        return (Rows(list(map(int, columns[self._step])), to_rows(self._names, values)),)
 
     def _again(self, line: str) -> Iterable[Item]:
         """Take a line that is no row: a header again, of runs that were written one behind the other."""

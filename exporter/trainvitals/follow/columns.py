@@ -1,0 +1,22 @@
+"""Many rows at once, column by column: what is a call in Python for each cell otherwise is one for each column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def to_rows(names: Sequence[str], columns: Sequence[Iterable[float]]) -> list[dict[str, float]]:
+    """Return columns as rows; there is one name at least for each."""
+    rows = [{names[0]: value} for value in columns[0]]
+    for name, column in zip(names[1:], columns[1:], strict=False):
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows
+
+
+def numbers(column: Sequence[object]) -> list[float] | None:
+    """Return a column of int and float as float; None where anything else stands in it."""
+    kinds = set(map(type, column))
+    if kinds == {float}:
+        return column if isinstance(column, list) else list(column)  # type: ignore[arg-type]
+    return list(map(float, column)) if kinds <= {float, int} else None  # type: ignore[arg-type]

@@ -1,0 +1,63 @@
+"""Which lines of a block may matter to a format: those that hold one of its needles.
+
+Logs say the same again and again with other numbers, so it is the shapes of lines that are searched, each once.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, compress, count
+
+from trainvitals.follow.text import shape
+
+#: Bounds memory: so many shapes of so many bytes are remembered.  A log with more of them is prose.
+_MOST_SHAPES, _LONGEST_SHAPE = 20_000, 1024
+
+
+class Needles:
+    """Finds the lines that hold one of these byte strings."""
+
+    def __init__(self, needles: tuple[bytes, ...]) -> None:
+        self._needles = needles
+        self._shapes = tuple(dict.fromkeys(map(shape, needles)))
+        self._known: set[bytes] = set()
+        #: Those of them whose lines may hold a needle.
+        self._wanted: set[bytes] = set()
+
+    def lines(self, block: bytes, shapes: list[bytes]) -> list[tuple[int, bytes]]:
+        """Return the places of these lines of a block and what they are; ``shapes`` are those of all its lines."""
+        distinct = set(shapes)
+        new = distinct - self._known
+        wanted = self._wanted | self._search(new) if new else self._wanted
+        if wanted.isdisjoint(distinct):
+            return []
+        found = []
+        ends = list(accumulate(map(len, shapes)))
+        # In C up to the lines that are wanted.
+        for number in compress(count(), map(wanted.__contains__, shapes)):
+            end = ends[number] + number
+            start = end - len(shapes[number])
+            line = block[start:end]
+            for needle in self._needles:
+                if needle in line:
+                    found.append((start, line))
+                    break
+        return found
+
+    def _search(self, new: set[bytes]) -> set[bytes]:
+        """Return those of several shapes whose lines may hold a needle; remember all, as far as they are short."""
+        text = b"\n".join(new)
+        found = set()
+        for needle in self._shapes:
+            place = text.find(needle)
+            while place >= 0:
+                end = text.find(b"\n", place)
+                end = len(text) if end < 0 else end
+                found.add(text[text.rfind(b"\n", 0, place) + 1 : end])
+                place = text.find(needle, end)
+        if len(self._known) + len(new) > _MOST_SHAPES:
+            self._known.clear()
+            self._wanted.clear()
+        if len(new) <= _MOST_SHAPES:
+            self._known.update(one for one in new if len(one) <= _LONGEST_SHAPE)
+            self._wanted.update(one for one in found if len(one) <= _LONGEST_SHAPE)
+        return found
