@@ -40,6 +40,12 @@ class Database:
         """Return all rows of an answer."""
         try:
             return self._connection.execute(question, tuple(values)).fetchall()
+        except sqlite3.OperationalError as error:
+            if "decode" not in str(error) or self._connection.text_factory is not str:
+                raise ValueError(str(error)) from None
+            # Text may be anything; but Python's own way is faster.
+            self._connection.text_factory = lambda data: data.decode("utf-8", "replace")
+            return self.ask(question, values)
         except (sqlite3.Error, OverflowError) as error:
             raise ValueError(str(error)) from None
 
@@ -52,6 +58,22 @@ class Database:
             if len(found) < CHUNK:
                 return
             last = found[-1][0]
+
+
+def has_columns(head: bytes, path: str, table: str, columns: set[str], marks: Sequence[bytes]) -> bool:
+    """Whether a file that begins with ``head`` is a database with such a table.
+
+    The schema stands in the first pages, as a rule, with these ``marks``; or else in the write-ahead log, still.
+    """
+    if not head.startswith(MAGIC):
+        return False
+    if all(mark in head for mark in marks):
+        return True
+    try:
+        with reading(path) as database:
+            return database.columns(table) >= columns
+    except (OSError, ValueError):
+        return False
 
 
 @contextlib.contextmanager
@@ -78,8 +100,6 @@ def reading(path: str) -> Iterator[Database]:
         except sqlite3.Error as error:
             raise ValueError(str(error)) from None
         stack.callback(connection.close)
-        # Text may be anything.
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
         yield Database(connection)
         if is_still and os.path.exists(f"{path}-wal"):
             raise ValueError("opened by a writer while it was read")

@@ -19,7 +19,7 @@ import yaml
 from trainvitals.follow.base import NO, SURE, Facts, FileFormat, Item, Row
 from trainvitals.follow.record import Records, number
 from trainvitals.follow.series import Series
-from trainvitals.follow.sqlite import MAGIC, Database, reading
+from trainvitals.follow.sqlite import Database, has_columns, reading
 
 _COLUMNS = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
 _TARGETS = ("max_steps", "total_steps", "num_steps", "train_iters")
@@ -29,6 +29,8 @@ _ENDED_NUMBERS = {3, 4, 5}
 _INFINITE = 1.7976931348623157e308
 #: What MLflow reads of the machine; it has steps of its own.
 _SYSTEM = "system/"
+#: Values of one step that were logged so many milliseconds apart are two rows, each with its time.
+_APART = 100
 _HASH = re.compile(r"[0-9a-f]{32}")
 _MAX_RUNS = 4096
 _MAX_METRICS, _LARGEST = 512, 1 << 28
@@ -50,7 +52,7 @@ class _Steps:
         if key.startswith(_SYSTEM):
             return
         place = self._place(key, step)
-        if place != self._step or key in self._values:
+        if place != self._step or key in self._values or moment - self._time > _APART:
             self.flush()
         self._step, self._time = place, moment
         self._values[key] = value
@@ -75,11 +77,9 @@ class MLflow(FileFormat):
     name = "mlflow"
     companions = ("-wal",)
 
-    def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
-        """Return how sure it is; see :class:`Format`.  The schema stands in the first pages."""
-        if not head.startswith(MAGIC):
-            return NO
-        return SURE if b"run_uuid" in head and b"metrics" in head and b"experiments" in head else NO
+    def sniff(self, head: bytes, path: str) -> int:
+        """Return how sure it is; see :class:`Format`."""
+        return SURE if has_columns(head, path, "metrics", _COLUMNS, (b"run_uuid", b"is_nan", b"experiments")) else NO
 
     def read(self, path: str) -> Iterable[Item]:
         """Return the steps of all runs.  Raises ValueError and OSError for what cannot be read."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from trainvitals.follow.base import NO, SURE, Facts, FileFormat, Item, Row
 from trainvitals.follow.record import Records, load, number
-from trainvitals.follow.sqlite import MAGIC, Database, reading
+from trainvitals.follow.sqlite import Database, has_columns, reading
 from trainvitals.follow.text import timestamp
 
 _COLUMNS = {"timestamp", "run_name", "step", "metrics"}
@@ -25,11 +25,9 @@ class Trackio(FileFormat):
     name = "trackio"
     companions = ("-wal",)
 
-    def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
-        """Return how sure it is; see :class:`Format`.  The schema stands in the first pages."""
-        if not head.startswith(MAGIC):
-            return NO
-        return SURE if b"run_name TEXT" in head and b"metrics TEXT" in head else NO
+    def sniff(self, head: bytes, path: str) -> int:
+        """Return how sure it is; see :class:`Format`."""
+        return SURE if has_columns(head, path, "metrics", _COLUMNS, (b"run_name TEXT", b"metrics TEXT")) else NO
 
     def read(self, path: str) -> Iterable[Item]:
         """Return the steps of all runs.  Raises ValueError and OSError for what cannot be read."""
@@ -47,15 +45,30 @@ class _Runs:
         self._records = Records(steps=("step",), times=())
         self._names: dict[object, str] = {}
         self._current = ""
+        self._last: object = None
         self._moment: object = None
         self._time: float | None = None
 
     def items(self) -> Iterator[Item]:
         columns = (self._identity, "run_name", "step", "timestamp", "metrics")
+        items: list[Item] = []
         for rows in self._database.rows("metrics", columns):
+            items.clear()
             for _, identity, name, step, moment, text in rows:
-                yield from self._switch(identity, name)
-                yield from self._rows(step, moment, text)
+                if identity != self._last or not self._current:
+                    items.extend(self._switch(identity, name))
+                if moment != self._moment:
+                    # It is the same for all that was sent at once.
+                    self._moment, self._time = moment, timestamp(moment) if isinstance(moment, str) else None
+                record = load(text) if text.__class__ in {str, bytes} and len(text) < _LONGEST else None
+                if record is not None and step.__class__ is int:
+                    record["step"] = step if step >= 0 else None
+                    for item in self._records.rows(record):
+                        if isinstance(item, Row):
+                            items.append(Row(item.step, item.values, self._time, None, item.split))
+                        else:
+                            items.append(item)
+            yield from items
         yield from self._targets()
 
     def _switch(self, identity: object, name: object) -> Iterator[Facts]:
@@ -66,22 +79,10 @@ class _Runs:
             if known in self._names.values():
                 known = f"{known}-{str(identity)[:8]}"
             self._names[identity] = known
+        self._last = identity
         if known != self._current:
             self._current = known
             yield Facts(run=known)
-
-    def _rows(self, step: object, moment: object, text: object) -> Iterator[Item]:
-        record = load(text) if isinstance(text, (str, bytes)) and len(text) < _LONGEST else None
-        if record is None or step.__class__ is not int:
-            return
-        if moment != self._moment:
-            # It is the same for all that was sent at once.
-            self._moment, self._time = moment, timestamp(moment) if isinstance(moment, str) else None
-        record.pop("step", None)
-        if step >= 0:
-            record["step"] = step
-        for item in self._records.rows(record):
-            yield Row(item.step, item.values, self._time, None, item.split) if isinstance(item, Row) else item
 
     def _targets(self) -> Iterator[Item]:
         if not self._database.columns("configs") >= {self._identity, "config"}:
