@@ -1,0 +1,224 @@
+"""Metric decoupled: the loss falls, and what the model is trained for does not follow.
+
+Three shapes, in this order:
+
+- frozen: the metric is the same to its last digit in five evaluations in a row while the loss falls (Mann-Kendall, one
+  chance in forty, and by 1 %).  A model that gives one answer to everything, or an evaluation that does not see the
+  weights that are trained, looks like that.  Metrics that are printed with three digits or fewer repeat themselves, so
+  there it takes ten.
+- worse: the metric is below its best by 2 % and 4 standard errors, with a trend, in two evaluations in a
+  row, while the loss fell since then.
+- flat: over twelve evaluations and more the validation loss fell by a fifth, the metric did not move, and by what it
+  had gained per loss before, it should have moved by three standard errors.
+
+The loss is that of the same split; where there is none it is that of the training, and "flat" is not judged: a training
+loss goes on falling by memory.  Where the validation loss rises, the finding is overfitting and not this one.
+
+Not judged: metrics near their ceiling (above 95 %), a metric that is 0 (exact match begins late, detectors find nothing
+at first), metrics of one class or slice, and what has no known direction.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.evaluations import Evaluations, Point, Rise, noise, trend, validation_loss
+from trainvitals.detect.metric_names import main_metrics
+from trainvitals.detect.window import MEDIAN_ERROR, middle
+from trainvitals.telemetry import Event
+
+LEAST_POINTS = 5
+FROZEN, FROZEN_COARSE = 5, 10
+FROZEN_FALL = 0.01
+WORSE_AFTER = 4
+WORSE_SHARE = 0.02
+WORSE_ERRORS = 4.0
+#: A metric over some hundred samples has a noise of 2 to 5 points: a few evaluations say nothing.
+FLAT_POINTS = 12
+FLAT_ENDS = 5
+#: A loss falls by a tenth and more by confidence alone, at the same answers (Guo et al., 2017, on temperature).
+FLAT_FALL = 0.2
+FLAT_ERRORS = 3.0
+CEILING = 0.95
+#: Scores of Mann and Kendall: as good as no trend, and by chance once in 10, 20, 40 and 100 times.
+EVEN, ONE_IN_10, ONE_IN_20, ONE_IN_40, ONE_IN_100 = 0.5, 1.28, 1.64, 1.96, 2.33
+#: Of the newest evaluations: more are another phase of the run.
+_NEWEST = 256
+_MAX_METRICS = 8
+
+
+class _Pair(NamedTuple):
+    """A metric, turned so that up is good, and the logarithm of the loss, at the same evaluations."""
+
+    points: list[Point]
+    good: list[float]
+    loss: list[float]
+    name: str
+    own_loss: bool
+
+    def without_last(self) -> _Pair:
+        """Return what was known one evaluation earlier."""
+        return self._replace(points=self.points[:-1], good=self.good[:-1], loss=self.loss[:-1])
+
+
+class MetricDecoupled:
+    """Compares the metrics of each split with its loss; shows the worst."""
+
+    signal = "metric_decoupled"
+    category: Category = "data"
+    needs = "5 evaluations with a metric that is no loss, and a loss beside them"
+
+    def __init__(self) -> None:
+        self._evaluations = Evaluations()
+        self.observe = self._evaluations.observe
+        self._verdicts: dict[str, Verdict] = {}
+
+    def observe_event(self, event: Event) -> None:
+        """Judge the splits anew that have an evaluation or lost one."""
+        splits = self._evaluations.splits
+        for name in self._evaluations.changed(event):
+            verdict = _judge(name, splits[name][-_NEWEST:]) if name in splits else None
+            if verdict is None:
+                self._verdicts.pop(name, None)
+            else:
+                self._verdicts[name] = verdict
+
+    def verdict(self) -> Verdict | None:
+        """Return the verdict of the metric with the highest ratio.
+
+        Statistics: ``frozen`` (evaluations in a row with the same value), ``worse`` (a share, below the best) and
+        ``errors`` (the same in standard errors).
+        """
+        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)
+
+
+def _judge(split: str, points: list[Point]) -> Verdict | None:
+    verdicts = []
+    for name, direction in main_metrics(points[-1].values)[:_MAX_METRICS]:
+        pair = _pair(points, name, direction)
+        if pair is not None:
+            verdicts.append(_judge_pair(split, pair))
+    return max(verdicts, key=lambda verdict: verdict.ratio, default=None)
+
+
+def _pair(points: list[Point], name: str, direction: int) -> _Pair | None:
+    """Return the evaluations that have this metric and a loss: the split's own, if it has one at all of them."""
+    having = [point for point in points if math.isfinite(point.values.get(name, math.nan))]
+    own = [validation_loss(point.values) for point in having]
+    has_own = bool(own) and all(loss is not None for loss in own)
+    losses = own if has_own else [point.train for point in having]
+    kept = [
+        (point, math.log(loss))
+        for point, loss in zip(having, losses, strict=True)
+        if loss is not None and 0.0 < loss < math.inf
+    ]
+    if len(kept) < LEAST_POINTS:
+        return None
+    good = [direction * point.values[name] for point, _ in kept]
+    return _Pair([point for point, _ in kept], good, [loss for _, loss in kept], name, has_own)
+
+
+def _judge_pair(split: str, pair: _Pair) -> Verdict:
+    rise = Rise.of([-value for value in pair.good])
+    best = pair.good[rise.best]
+    worse = rise.size / max(abs(best), 1e-9)
+    run = _same(pair.good)
+    statistics = {"frozen": float(run), "worse": worse, "errors": rise.errors}
+    now = abs(pair.good[-1])
+    if now == 0.0 and run > 1:
+        return Verdict(ratio=0.0, statistics=statistics, gated=f"{pair.name} is 0: it may begin late")
+    scale = 100.0 if max(abs(value) for value in pair.good) > 1.5 else 1.0
+    if pair.good[-1] > 0.0 and CEILING * scale <= now <= scale:
+        return Verdict(ratio=0.0, statistics=statistics, gated=f"{pair.name} is near its ceiling")
+    frozen = _frozen_ratio(pair, run)
+    if frozen >= 1.0:
+        since = pair.points[-run].step
+        text = f"{split} {pair.name} has been the same to its last digit"
+        return _finding(frozen, since, text, pair, statistics)
+    ratio = min(worse / WORSE_SHARE, rise.errors / WORSE_ERRORS)
+    if ratio >= 1.0 and _is_worse(pair, rise) and _is_worse(pair.without_last()):
+        point = pair.points[rise.best]
+        text = f"{split} {pair.name} fell from its best, {abs(best):.4g}"
+        return _finding(ratio, point.step, text, pair, statistics)
+    start = _flat_from(pair)
+    if start is not None:
+        since = pair.points[start].step
+        return _finding(1.0, since, f"{split} {pair.name} has not improved", pair, statistics)
+    return Verdict(ratio=max(0.0, min(0.99, max(frozen, ratio))), statistics=statistics)
+
+
+def _finding(ratio: float, since: int, text: str, pair: _Pair, statistics: dict[str, float]) -> Verdict:
+    which = "its loss" if pair.own_loss else "the training loss"
+    return Verdict(
+        ratio=ratio,
+        since_step=since,
+        evidence=f"since step {since}: {text}, while {which} falls",
+        statistics=statistics,
+        action=(
+            "data: run the same evaluation on the first checkpoint, where the same result means a fault of the"
+            " evaluation; then look at the worst slices and their weight; parameters: leave the learning rate alone;"
+            " model: see whether the objective is what the metric counts"
+        ),
+        confidence=0.7 if pair.own_loss else 0.6,
+    )
+
+
+def _same(values: list[float]) -> int:
+    run = 0
+    for value in reversed(values):
+        if value != values[-1]:
+            break
+        run += 1
+    return run
+
+
+def _frozen_ratio(pair: _Pair, run: int) -> float:
+    value = abs(pair.good[-1])
+    wanted = FROZEN_COARSE if math.isclose(round(value, 3), value, rel_tol=1e-9) else FROZEN
+    loss = pair.loss[-run:]
+    ratio = run / wanted
+    falls = loss[0] - loss[-1] >= FROZEN_FALL and trend(loss) <= -ONE_IN_40
+    return ratio if falls else min(ratio, 0.99)
+
+
+def _is_worse(pair: _Pair, known: Rise | None = None) -> bool:
+    rise = known or Rise.of([-value for value in pair.good])
+    since = slice(rise.best, None)
+    loss = pair.loss[since]
+    return (
+        len(loss) > WORSE_AFTER
+        and rise.errors >= WORSE_ERRORS
+        and trend(pair.good[since]) <= -ONE_IN_10
+        and trend(loss) <= -ONE_IN_20
+        and loss[0] - loss[-1] >= WORSE_SHARE
+    )
+
+
+def _flat_from(pair: _Pair) -> int | None:
+    """Return where a flat stretch begins: the newest place from which the loss fell by enough, if there is one."""
+    good, loss = pair.good, pair.loss
+    if not pair.own_loss:
+        return None
+    # Ends are middles of some evaluations: the start is chosen for its loss, and noise would choose it.
+    ended = _middle(loss[-FLAT_ENDS:])
+    start = len(loss) - FLAT_POINTS
+    while start >= 0 and _middle(loss[start : start + FLAT_ENDS]) - ended < FLAT_FALL:
+        start -= 1
+    if start < FLAT_ENDS or trend(loss[start:]) > -ONE_IN_100:
+        return None
+    began, here = _middle(loss[start : start + FLAT_ENDS]), _middle(good[start : start + FLAT_ENDS])
+    fallen, gained = _middle(loss[:FLAT_ENDS]) - began, here - _middle(good[:FLAT_ENDS])
+    # What it gained per loss before must be known.
+    if fallen < FLAT_FALL or gained <= 0.0:
+        return None
+    now = _middle(good[-FLAT_ENDS:])
+    error = MEDIAN_ERROR * noise(good) * math.sqrt(2.0 / FLAT_ENDS)
+    expected = gained / fallen * (began - ended)
+    flat = now - here <= error and trend(good[start:]) < EVEN
+    return start if flat and expected >= FLAT_ERRORS * error else None
+
+
+def _middle(values: list[float]) -> float:
+    return middle(sorted(values))

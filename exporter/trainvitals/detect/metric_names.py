@@ -1,0 +1,110 @@
+"""What people call the metrics of an evaluation, and which way is better: one table.
+
+Names are compared without regard to case; ``-``, ``.``, ``/``, ``@``, ``,``, ``:`` and blanks count as ``_``, and what
+is before the last part of a name only says of what it is the metric ("bbox_mAP", "overall_f1", "eval/macro_f1").
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Mapping
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SEPARATORS = re.compile(r"[-./@,:\s]+")
+
+#: Higher is better.  Sources: scikit-learn's scorers, Keras' metrics, Hugging Face evaluate and its seqeval, COCO's
+#: and Ultralytics' detection metrics, lm-evaluation-harness (acc, acc_norm, exact_match, pass@1), TRL (rewards).
+_UP = _words(
+    """
+    acc acc_norm accuracy ap ap50 ap75 auc aupr auprc auroc average_precision balanced_accuracy binary_accuracy
+    bertscore bleu bleu4 bleu_4 categorical_accuracy chrf cider cosine_similarity dice em exact_match exact_match_score
+    f1 f1_score fwiou gleu hota iou jaccard kappa map map50 map50_95 map75 map_0_5 map_0_5_0_95 map_50 map_50_95 map_75
+    matthews_correlation matthews_corrcoef mcc mean_average_precision meteor miou mrr ndcg pass_1 pass_10 pearson
+    pearsonr pq psnr r2 r2_score rewards_accuracies rewards_margins reward roc_auc rouge rouge1 rouge2 rougel rougelsum
+    rouge_1 rouge_2 rouge_l sacrebleu score sparse_categorical_accuracy spearman spearmanr ssim success_rate top1
+    top1_acc top5 top5_acc top_1 top_5 top_1_accuracy top_5_accuracy win_rate
+    """
+)
+#: Lower is better.  Sources as above, and jiwer and fairseq (wer, cer), TorchMetrics (fid, lpips), BPB of language
+#: models.  Losses are not in it: the detectors know them by themselves.
+_DOWN = _words(
+    """
+    cer eer error error_rate fid kid lpips mae mape mean_absolute_error mean_squared_error mer mse msle per rmse smape
+    ter top1_err top5_err uer wer
+    """
+)
+#: What may stand before a metric that speaks for the whole evaluation; everything else is a class, a slice or a size
+#: of objects ("T168_f1", "bbox_mAP_s"), and one of many such may do anything.
+_WHOLE = _words(
+    """
+    all avg b bbox bin binary box dev eval macro mask mean metrics micro m overall pascalvoc coco segm total val valid
+    validation weighted
+    """
+)
+#: Benchmarks of what a language model knew before (lm-evaluation-harness, Open LLM Leaderboard, OpenCompass).
+BENCHMARKS = _words(
+    """
+    agieval anli arc arc_challenge arc_easy bbh blimp boolq c4 ceval cmmlu commonsense_qa copa drop gpqa gsm8k hellaswag
+    humaneval ifeval lambada lambada_openai logiqa math mathqa mbpp mmlu mmlu_pro mt_bench natural_questions nq
+    openbookqa piqa pile pubmedqa qasper race sciq siqa social_iqa squad squadv2 superglue swag triviaqa truthfulqa
+    truthfulqa_mc1 truthfulqa_mc2 webqs wikitext wikitext103 winogrande wmt wsc xcopa xnli xwinograd
+    """
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def plain(name: str) -> str:
+    """Return a name as it is compared.
+
+    >>> plain("metrics/mAP_0.5:0.95")
+    'metrics_map_0_5_0_95'
+    """
+    return _SEPARATORS.sub("_", name.strip().lower()).strip("_")
+
+
+@functools.lru_cache(maxsize=1024)
+def split_name(name: str) -> tuple[str, int]:
+    """Return what is before the metric in a name, and its direction: 1 up, -1 down, 0 unknown.
+
+    >>> split_name("bbox_mAP_50"), split_name("eval_wer"), split_name("mmlu/acc,none"), split_name("runtime")
+    (('bbox', 1), ('eval', -1), ('mmlu', 1), ('runtime', 0))
+    """
+    whole = plain(name)
+    # lm-evaluation-harness names the filter behind a comma: "acc,none".
+    whole = whole.removesuffix("_none")
+    parts = whole.split("_")
+    for start in range(len(parts)):
+        rest = "_".join(parts[start:])
+        if rest in _UP or rest in _DOWN:
+            return "_".join(parts[:start]), 1 if rest in _UP else -1
+    return whole, 0
+
+
+def direction(name: str) -> int:
+    """Return which way a metric is better: 1 up, -1 down, 0 unknown or a loss.
+
+    >>> direction("top1_acc"), direction("rmse"), direction("loss")
+    (1, -1, 0)
+    """
+    return split_name(name)[1]
+
+
+def is_whole(name: str) -> bool:
+    """Whether a metric speaks for the whole evaluation, and not for one class or slice of it.
+
+    >>> is_whole("overall_f1"), is_whole("T168_f1"), is_whole("bbox_mAP_s")
+    (True, False, False)
+    """
+    before, known = split_name(name)
+    return known != 0 and all(part in _WHOLE for part in before.split("_") if part)
+
+
+def main_metrics(values: Mapping[str, float]) -> list[tuple[str, int]]:
+    """Return the names of the metrics that speak for the whole evaluation and are finite, and their directions."""
+    return [(name, direction(name)) for name, value in values.items() if is_whole(name) and math.isfinite(value)]

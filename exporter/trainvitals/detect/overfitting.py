@@ -1,0 +1,197 @@
+"""Overfitting: the curves fork.  The training loss goes on falling while the validation loss rises from its best.
+
+What counts as a rise is Prechelt's generalisation loss, GL = validation now / best validation - 1 (Early Stopping - But
+When?, 1998), whose usual thresholds are 1 to 5 %: more than 1 % is an info, 3 % a warning, 5 % critical.  A rise must
+also be out of the noise of the evaluations themselves (4 standard errors: the best of many noisy evaluations is too
+good by about 2 sigma, so the usual 2 or 3 would find a fork in every flat curve), and both curves must have a trend
+since the best (Mann-Kendall, one chance in ten each).
+
+- Dropout and augmentation put the training loss above the other: only trends are compared, never the gap alone.
+- A single bad evaluation: the last three count at least, by their middle.
+- A loss that rises because confidence does, while the metric still improves, is a matter of calibration: one severity
+  less, and it is said.
+- A run that diverges has no falling training loss.
+- Stairs of the training loss at every epoch say nothing as long as the validation loss falls.
+
+Earlier, and as an info only: the last fifth of the evaluations, three at least, are above the best, each by more than
+the noise, while the training loss went on falling and the gap is more than a tenth (the threshold of SageMaker's rule
+Overfit) and wider than it was.  That is where early stopping with a patience of three ends a run, and all that its log
+has of the fork.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from trainvitals.detect.base import Category, Severity, Verdict
+from trainvitals.detect.evaluations import Evaluations, Point, Rise, about, at_least, trend, validation_loss
+from trainvitals.detect.metric_names import main_metrics
+from trainvitals.telemetry import Event
+
+#: Fewer have no trend: the best one, three behind it, and one before.
+LEAST_POINTS = 5
+LEAST_AFTER = 3
+ERRORS = 4.0
+TREND = 1.28
+#: Of the generalisation loss: Prechelt's GL_1, GL_3 and GL_5.
+LOSS_STEPS: tuple[tuple[float, Severity], ...] = ((0.01, "info"), (0.03, "warning"), (0.05, "critical"))
+_LOWER: dict[Severity, Severity] = {"critical": "warning", "warning": "info", "info": "info"}
+#: The training loss fell by so much since the best evaluation.
+FALL = 0.02
+#: Of the onset: the gap is so wide.
+ONSET_GAP = 0.1
+#: The best of many noisy evaluations stays the best for a while by chance, so this is a share of them.
+ONSET_SHARE = 0.2
+_SPOKEN = (0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class _Curve(NamedTuple):
+    """The evaluations of one split that have both losses, these in logarithms."""
+
+    points: list[Point]
+    validation: list[float]
+    train: list[float]
+
+    def without_last(self) -> _Curve:
+        """Return what was known one evaluation earlier."""
+        return _Curve(self.points[:-1], self.validation[:-1], self.train[:-1])
+
+
+class Overfitting:
+    """Compares the loss of each split with the training loss since the evaluation before; shows the worst split."""
+
+    signal = "overfitting"
+    category: Category = "parameter"
+    needs = "5 evaluations with a loss above 0, and the training loss between them"
+
+    def __init__(self) -> None:
+        self._evaluations = Evaluations()
+        self.observe = self._evaluations.observe
+        self._verdicts: dict[str, Verdict] = {}
+
+    def observe_event(self, event: Event) -> None:
+        """Judge the splits anew that have an evaluation or lost one."""
+        splits = self._evaluations.splits
+        for name in self._evaluations.changed(event):
+            verdict = _judge(name, splits[name]) if name in splits else None
+            if verdict is None:
+                self._verdicts.pop(name, None)
+            else:
+                self._verdicts[name] = verdict
+
+    def verdict(self) -> Verdict | None:
+        """Return the verdict of the split with the highest ratio.
+
+        Statistics: ``generalisation_loss`` (a share), ``errors`` (the rise in standard errors), ``gap`` (validation
+        over training, minus 1), ``evaluations``, and since the best evaluation ``steps_since_best`` and
+        ``seconds_since_best``.
+        """
+        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)
+
+
+def _curve(points: list[Point]) -> _Curve:
+    kept, validation, train = [], [], []
+    for point in points:
+        loss = validation_loss(point.values)
+        if loss is None or point.train is None or not (0.0 < loss < math.inf and 0.0 < point.train):
+            continue
+        kept.append(point)
+        validation.append(math.log(loss))
+        train.append(math.log(point.train))
+    return _Curve(kept, validation, train)
+
+
+def _judge(split: str, points: list[Point]) -> Verdict | None:
+    curve = _curve(points)
+    count = len(curve.points)
+    if count < LEAST_POINTS:
+        return None
+    rise = Rise.of(curve.validation)
+    best, last = curve.points[rise.best], curve.points[-1]
+    loss = math.expm1(rise.size)
+    statistics = {
+        "generalisation_loss": loss,
+        "errors": rise.errors,
+        "gap": math.expm1(curve.validation[-1] - curve.train[-1]),
+        "evaluations": float(count),
+        "steps_since_best": float(last.step - best.step),
+        "seconds_since_best": max(0.0, last.time - best.time),
+    }
+    ratio = max(0.0, min(loss / LOSS_STEPS[0][0], rise.errors / ERRORS))
+    severity: Severity = "info"
+    if _forks(curve, rise) and _forks(curve.without_last()):
+        # What is beyond two standard errors is sure.
+        sure = math.expm1(rise.size * (1.0 - 2.0 / rise.errors))
+        severity = next((name for share, name in reversed(LOSS_STEPS) if sure >= share), "info")
+    elif _begins(curve, rise):
+        ratio = 1.0
+    else:
+        return Verdict(ratio=min(ratio, 0.99), statistics=statistics)
+    metric = _improving(curve.points[rise.best :])
+    if metric:
+        severity = _LOWER[severity]
+    return Verdict(
+        ratio=ratio,
+        since_step=best.step,
+        evidence=_say(split, curve, rise, loss, metric),
+        statistics=statistics,
+        severity=severity,
+        action=(
+            f"data: look for repeated samples, and add data; parameters: stop at the checkpoint of step {best.step},"
+            " train for fewer epochs, raise weight decay, dropout or augmentation"
+        ),
+        confidence=0.9 if ratio >= 2.0 and not metric else 0.7 if loss >= LOSS_STEPS[0][0] else 0.5,
+    )
+
+
+def _forks(curve: _Curve, known: Rise | None = None) -> bool:
+    """Whether the curves have parted since the best evaluation, out of the noise."""
+    rise = known or Rise.of(curve.validation)
+    train = curve.train[rise.best :]
+    return (
+        len(train) > LEAST_AFTER
+        and rise.errors >= ERRORS
+        and math.expm1(rise.size) >= LOSS_STEPS[0][0]
+        and train[0] - train[-1] >= FALL
+        and trend(train) <= -TREND
+        and trend(curve.validation[rise.best :]) >= TREND
+    )
+
+
+def _begins(curve: _Curve, rise: Rise) -> bool:
+    """Whether a fork begins: not out of the noise as a whole, but all say the same."""
+    level = curve.validation[rise.best]
+    later = curve.validation[rise.best + 1 :]
+    if len(later) < max(LEAST_AFTER, ONSET_SHARE * len(curve.points)):
+        return False
+    if min(later) < level + rise.sigma or later[-1] < later[0]:
+        return False
+    train = curve.train[rise.best :]
+    gap, before = curve.validation[-1] - curve.train[-1], level - train[0]
+    return trend(train) <= -TREND and train[0] - train[-1] >= FALL and gap >= ONSET_GAP and gap > before
+
+
+def _improving(points: list[Point]) -> str:
+    """Return the name of a metric that went on improving since the best loss, or an empty string."""
+    for name, direction in main_metrics(points[-1].values):
+        values = [direction * point.values[name] for point in points if math.isfinite(point.values.get(name, math.nan))]
+        if len(values) > LEAST_AFTER and trend(values) >= TREND:
+            return name
+    return ""
+
+
+def _say(split: str, curve: _Curve, rise: Rise, loss: float, metric: str) -> str:
+    best, last = curve.points[rise.best], curve.points[-1]
+    share = 100.0 * at_least(loss, _SPOKEN)
+    evidence = (
+        f"since step {best.step}: {split} loss rose by {share:.3g} % or more above its best,"
+        f" {math.exp(curve.validation[rise.best]):.4g}, while the training loss fell;"
+        f" {about(last.step - best.step)} or more steps spent since"
+    )
+    seconds = last.time - best.time
+    if seconds >= 3600.0:
+        evidence += f" ({about(seconds / 3600.0)} or more hours)"
+    if metric:
+        evidence += f"; {metric} still improves, so it is rather the calibration"
+    return evidence
