@@ -163,5 +163,5 @@ def healthy_series(scrape: Scrape) -> dict[str, float]:
 
 @lru_cache(maxsize=10_000)
 def _is_fixed(name: str) -> bool:
-    moving = ("phase_seconds", "heartbeat", "step_duration")
+    moving = ("phase_seconds", "heartbeat", "step_duration", 'signal="stall"')
     return 'run="healthy"' in name and not any(word in name for word in moving)

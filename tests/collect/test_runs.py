@@ -692,7 +692,8 @@ def test_a_detector_that_fails_costs_only_itself(caplog):
     (rank,) = runs.ranks()
     assert [len(detector.steps) for detector in rank.detectors] == [10, 10]
     assert [(finding.signal, finding.verdict.ratio, finding.ranks) for finding in runs.findings([rank], NOW)] == [
-        ("watcher", 10.0, (0,))
+        ("stall", 0.0, ()),
+        ("watcher", 10.0, (0,)),
     ]
     assert runs.broken == 6
     assert len(caplog.records) == 1
@@ -715,11 +716,57 @@ def test_a_finding_names_the_ranks(runs):
     """The worst rank's verdict, and all ranks on which the signal is active."""
     files = [make_file(rank, steps=rank % 3) for rank in range(12)]
     runs.update(files, NOW)
-    (finding,) = runs.findings(runs.ranks(), NOW)
+    _, finding = runs.findings(runs.ranks(), NOW)
 
     assert (finding.verdict.ratio, finding.ranks) == (2.0, (1, 2, 4, 5, 7, 8, 10, 11))
     assert finding.location == "ranks 1, 2, 4, 5, 7, 8, 10, 11"
     one_more = make_file(12, steps=1)
     runs.update([*files, one_more], NOW)
-    assert runs.findings(runs.ranks(), NOW)[0].location == "ranks 1, 2, 4, 5, 7, 8, 10, 11 and 1 more"
-    assert runs.findings([rank for rank in runs.ranks() if rank.identity.rank == 4], NOW)[0].location == "rank 4"
+    assert runs.findings(runs.ranks(), NOW)[-1].location == "ranks 1, 2, 4, 5, 7, 8, 10, 11 and 1 more"
+    assert runs.findings([rank for rank in runs.ranks() if rank.identity.rank == 4], NOW)[-1].location == "rank 4"
+
+
+def test_a_rank_without_steps_is_stalled_until_it_has_ended(runs):
+    """The age of its last step by the clock of the exporter; one that is done, and one that has ended, are not."""
+    file = make_file(steps=10)
+    runs.update([file], NOW + 10)
+    found = {finding.signal: finding for finding in runs.findings(runs.ranks(), NOW + 3000)}
+    assert found["stall"].verdict.severity == "critical"
+    assert found["stall"].ranks == (0,)
+
+    (rank,) = runs.ranks()
+    rank.target_steps = rank.last_step.step + 1
+    assert rank.stalled(NOW + 3000) is None
+    rank.target_steps = None
+    rank.state = "died"
+    assert rank.stalled(NOW + 3000) is None
+
+
+def test_a_run_with_a_target_has_a_forecast(runs):
+    """While it lives."""
+    runs.update([make_file(steps=400)], NOW + 400)
+    (rank,) = runs.ranks()
+    rank.target_steps = rank.last_step.step + 100
+    seconds = rank.remaining()
+    assert seconds.p10 < seconds.p50 < seconds.p90
+    assert seconds.p50 == pytest.approx(100.0)
+    rank.state = "finished"
+    assert rank.remaining() is None
+
+
+def test_ranks_of_a_run_are_compared(runs, monkeypatch):
+    """What each waits for the others tells the one that is waited for."""
+    seconds = {0: {"train": 0.0, "communication": 0.0}, 1: {"train": 0.0, "communication": 0.0}}
+    files = [make_file(rank, steps=3) for rank in seconds]
+    for file in files:
+        told = seconds[file.identity.rank]
+        monkeypatch.setattr(file, "phase_seconds", lambda now, told=told: dict(told))  # noqa: ARG005  its contract
+    for number in range(90):
+        seconds[0]["train"] += 5.0
+        seconds[0]["communication"] += 5.0
+        seconds[1]["train"] += 9.0
+        seconds[1]["communication"] += 1.0
+        runs.update(files, NOW + 10.0 * number)
+    found = {finding.signal: finding for finding in runs.findings(runs.ranks(), NOW)}
+    assert found["straggler"].ranks == (1,)
+    assert found["straggler"].verdict.severity == "critical"

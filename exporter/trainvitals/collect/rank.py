@@ -18,8 +18,11 @@ from trainvitals.collect.data import RankData
 from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.log_errors import LogErrors
 from trainvitals.collect.source import Source
-from trainvitals.detect import Detector
+from trainvitals.detect import Detector, Verdict
 from trainvitals.detect.engine import Panel, in_order
+from trainvitals.detect.eta import Eta, Remaining
+from trainvitals.detect.shares import PHASES
+from trainvitals.detect.stall import Stall
 from trainvitals.metrics import PROBED_STATES, STEP_BUCKETS
 from trainvitals.telemetry import Event, Identity, Step
 
@@ -93,6 +96,8 @@ class Rank:
     data: RankData = field(default_factory=RankData)
     changes: Changes = field(default_factory=Changes)
     log_errors: LogErrors = field(default_factory=LogErrors)
+    eta: Eta = field(default_factory=Eta)
+    stall: Stall = field(default_factory=Stall)
     owner: int = 0
     #: The process, while it lives and can be seen, and its CLOCK_MONOTONIC time when it made its file.
     pid: int = 0
@@ -130,6 +135,9 @@ class Rank:
         self.phase = shown.phase
         self.disabled = shown.disabled
         self._count(sources, now)
+        if self.phase_seconds and self.up:
+            step = self.last_step.step if self.last_step is not None else 0
+            self._panel.observe_event(Event(now, PHASES, step, dict(self.phase_seconds)))
         self.data.update(shown.data_path, shown.owner, self.counters.get("data_errors"), now)
 
     def _follow(self, source: Source, now: float) -> None:
@@ -139,6 +147,7 @@ class Rank:
             attempt.last_step = step
             attempt.values.update(step.values)
             self._panel.observe(step)
+            self._time(step)
         for item in in_order(source.steps, source.events, source.places):
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
@@ -146,8 +155,10 @@ class Rank:
             if isinstance(item, Step):
                 self._take_step(attempt, item, source)
                 self.log_errors.observe(item)
+                self._time(item)
                 self._panel.observe(replace(item, time=now) if is_news else item)
             else:
+                self.stall.observe_event(item)
                 self._panel.observe_event(replace(item, time=now) if is_news else item)
         # A source may change its names at every poll; its table is bounded, what it had in the past is not.
         attempt.values = {name: attempt.values[name] for name in source.names if name in attempt.values}
@@ -170,6 +181,23 @@ class Rank:
         attempt.values.update(step.values)
         # A mark for the detectors, and counted; no curve.
         attempt.values.pop("skipped", None)
+
+    def _time(self, step: Step) -> None:
+        self.eta.observe(step)
+        self.stall.observe(step)
+
+    def remaining(self) -> Remaining | None:
+        """Return the time that is left from the last step on, while the process lives."""
+        return self.eta.remaining(self.target_steps) if self.up else None
+
+    def stalled(self, now: float) -> Verdict | None:
+        """Say whether it does steps; None when it has ended or is done, and for a log, whose rhythm is judged."""
+        step = None if self.last_step is None else self.last_step.step
+        is_done = step is not None and self.target_steps is not None and step >= self.target_steps - 1
+        if not self.up or is_done or not self.phase:
+            return None
+        since = self.started if self.last_step is None else self.last_step.time
+        return self.stall.verdict(now, phase=self.phase, since=since, step=step)
 
     def complain(self, message: str) -> None:
         """Count something that made no sense; the first of a rank is logged."""

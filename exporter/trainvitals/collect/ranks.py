@@ -78,6 +78,7 @@ class RanksCollector(Collector):
                 if rank.up:
                     _add_rank(sink, rank)
             self._add_findings(sink, run, ranks)
+            _add_eta(sink, run, ranks)
             _add_log_errors(sink, run, ranks)
             # What changes in a run changes on all of its ranks.
             min(ranks, key=lambda rank: (not rank.up, rank.identity.rank)).changes.add(sink, run)
@@ -102,6 +103,15 @@ class RanksCollector(Collector):
                 location = finding.location
                 labels = (run, finding.signal, finding.category, location, verdict.evidence)
                 sink.add("trainvitals_finding_info", 1.0, *labels)
+
+
+def _add_eta(sink: Sink, run: str, ranks: list[Rank]) -> None:
+    """Add the time that is left, by the rank that has most of it."""
+    left = [remaining for rank in ranks if (remaining := rank.remaining()) is not None]
+    if left:
+        longest = max(left, key=lambda remaining: remaining.p50)
+        for quantile, seconds in zip(("0.1", "0.5", "0.9"), longest, strict=True):
+            sink.add("trainvitals_eta_seconds", seconds, run, quantile)
 
 
 def _add_log_errors(sink: Sink, run: str, ranks: list[Rank]) -> None:

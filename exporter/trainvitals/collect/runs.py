@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trainvitals.collect import data, log_errors
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.source import Source
-from trainvitals.detect import Category, Detector, Verdict
+from trainvitals.detect import Category, Detector, Verdict, stall, straggler
 from trainvitals.rankfile.ledger import Name
 
 #: Seconds for which a rank is remembered whose sources cannot be read any more, and how many such ranks.
@@ -52,6 +52,7 @@ class Runs:
         self._owners: dict[str, int] = {}
         self._to_show: list[Rank] = []
         self._broken = 0
+        self._stragglers: dict[str, straggler.Straggler] = {}
         #: Sources that were left out of the last poll: somebody else lives under their run and rank.
         self.duplicates = 0
 
@@ -80,6 +81,7 @@ class Runs:
                 shown[key] = source
         self._forget(shown, now)
         self._choose(shown, groups)
+        self._compare(now)
 
     def _group(self, sources: Sequence[Source]) -> dict[tuple[str, int], list[Source]]:
         """Return the sources of each rank.  A name of a run belongs to the user who had it first."""
@@ -123,6 +125,14 @@ class Runs:
         keys = [key for key, source in shown.items() if not restarts.supersede(source)]
         self._to_show = [self._ranks[key] for key in sorted(keys, key=place)]
 
+    def _compare(self, now: float) -> None:
+        """Compare the ranks of each run that has several on this node."""
+        by_run = {run: [rank for rank in ranks if rank.up] for run, ranks in self.by_run().items()}
+        runs = {run: ranks for run, ranks in by_run.items() if len(ranks) > 1}
+        self._stragglers = {run: self._stragglers.get(run) or straggler.Straggler() for run in runs}
+        for run, ranks in runs.items():
+            self._stragglers[run].observe(now, {rank.identity.rank: rank.phase_seconds for rank in ranks})
+
     def ranks(self) -> list[Rank]:
         """Return the ranks to show, the most important first."""
         return list(self._to_show)
@@ -138,7 +148,8 @@ class Runs:
         """Return the verdicts on the ranks of one run, in the order of the table of detectors; then data and log."""
         verdicts: dict[str, list[tuple[Rank, Verdict, Category]]] = {}
         for rank in ranks:
-            for signal, category, judge in _judges(rank, now):
+            peers = self._stragglers.get(rank.identity.run)
+            for signal, category, judge in _judges(rank, now, peers):
                 try:
                     verdict = judge()
                 except Exception:
@@ -156,7 +167,13 @@ class Runs:
         return findings
 
 
-def _judges(rank: Rank, now: float) -> Iterator[tuple[str, Category, Callable[[], Verdict | None]]]:
+def _judges(
+    rank: Rank, now: float, peers: straggler.Straggler | None
+) -> Iterator[tuple[str, Category, Callable[[], Verdict | None]]]:
+    # What needs the time of day, or other ranks, is no detector of steps.
+    yield stall.SIGNAL, stall.CATEGORY, lambda: rank.stalled(now)
+    if peers is not None:
+        yield straggler.SIGNAL, straggler.CATEGORY, lambda: peers.verdicts().get(rank.identity.rank)
     for detector in rank.detectors:
         yield detector.signal, detector.category, detector.verdict
     yield data.SIGNAL, "data", lambda: rank.data.verdict(now)

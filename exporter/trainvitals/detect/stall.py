@@ -5,14 +5,14 @@ How long is too long depends on what the training does (reference values: PyTorc
 
 - between steps: 5 times the 99th percentile of the times between steps, and at least 2 minutes: a warning; 10 times
   and at least 10 minutes: critical.
-- where nobody tells the phase (a log), at least 10 and 30 minutes: an evaluation says nothing until it is over.
 - twice the second longest pause that this run came back from is no stall either: evaluations and saves that are not
   called so come again.
 - at the start 20 and 40 minutes: weights and data are loaded, and kernels compiled.
 - in an evaluation or checkpoint one and two hours, or 5 and 10 times the longest that was seen: BLOOM-176B hung in an
   evaluation for 18 hours with its devices at 100 %.
 
-The use of the devices is no witness: a collective operation that waits spins.
+The use of the devices is no witness: a collective operation that waits spins.  Nor is this for logs, which say nothing
+of phases: a log that falls silent is judged by its own rhythm (:mod:`trainvitals.follow`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Stall:
             self._event = event.kind
 
     def limits(self, phase: str) -> Limits:
-        """Return how long is too long in a phase (empty: nobody tells), by what was seen."""
+        """Return how long is too long in a phase, by what was seen."""
         if phase == "init":
             return Limits(1200.0, 2400.0)
         if phase in _SLOW_PHASES:
@@ -91,19 +91,18 @@ class Stall:
         if self._gaps:
             ordered = sorted(self._gaps)
             usual = ordered[min(len(ordered) - 1, int(len(ordered) * _PERCENTILE))]
-        floors = Limits(120.0, 600.0) if phase else Limits(600.0, 1800.0)
         again = 2.0 * self._longest[1]
-        return Limits(max(5.0 * usual, again, floors.warning), max(10.0 * usual, 2.0 * again, floors.critical))
+        return Limits(max(5.0 * usual, again, 120.0), max(10.0 * usual, 2.0 * again, 600.0))
 
     def verdict(self, now: float, *, phase: str, since: float, step: int | None) -> Verdict:
-        """Return the age of the last step over what is a warning.
+        """Return the age of the last step over what is a warning; below a tenth of that it is 0, and does not change.
 
         ``since`` is the wall time of the last step (``step``), or of the start where there was none (None).
         """
-        limits = self.limits(phase if step is not None or phase else "init")
+        limits = self.limits("init" if step is None and phase not in _SLOW_PHASES else phase)
         age = max(0.0, now - since)
-        ratio = age / limits.warning
-        statistics = {"age_seconds": age, "warning_seconds": limits.warning, "critical_seconds": limits.critical}
+        ratio = age / limits.warning if age > 0.1 * limits.warning else 0.0
+        statistics = {"warning_seconds": limits.warning, "critical_seconds": limits.critical}
         if ratio < 1.0:
             return Verdict(ratio=ratio, statistics=statistics)
         severity: Severity = "critical" if age >= limits.critical else "warning"
@@ -112,7 +111,7 @@ class Stall:
         return Verdict(
             ratio=ratio,
             since_step=step,
-            evidence=f"{what} for more than {_duration(limit)}" + (f" (phase {phase})" if phase else ""),
+            evidence=f"{what} for more than {_duration(limit)}" + f" (phase {phase})",
             statistics=statistics,
             severity=severity,
             action="Dump the stacks of the rank that is in another phase than the others, or of all: a rank in its "

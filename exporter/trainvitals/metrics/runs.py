@@ -99,6 +99,12 @@ FAMILIES: tuple[Family, ...] = (
         "ranks",
         _RUN,
         ("world_size", "gauge", "Ranks that the newest attempt of the run was started with."),
+        (
+            "eta_seconds",
+            "gauge",
+            "Time that is left after the last step, pauses included: with this probability it will be less.",
+            "quantile",
+        ),
         ("signal_ratio", "gauge", "Statistic of a signal over its threshold: 1 or more is active.", "signal"),
     ),
     Family(
