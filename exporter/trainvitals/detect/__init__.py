@@ -5,14 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trainvitals.detect.base import Category, Detector, Verdict
+from trainvitals.detect.bottleneck import Bottleneck
+from trainvitals.detect.collapsed import LossCollapsed
+from trainvitals.detect.communication_bound import CommunicationBound
+from trainvitals.detect.data_starvation import DataStarvation
+from trainvitals.detect.decoupled import MetricDecoupled
+from trainvitals.detect.diverged import LossDiverged
+from trainvitals.detect.drift import LossDrift
+from trainvitals.detect.forgetting import Forgetting
+from trainvitals.detect.gradient import GradientAnomaly
+from trainvitals.detect.leakage import LeakageSuspected
+from trainvitals.detect.mismatch import EvaluationMismatch
 from trainvitals.detect.nonfinite import NonfiniteLoss
+from trainvitals.detect.not_falling import LossNotFalling
+from trainvitals.detect.overfitting import Overfitting
+from trainvitals.detect.plateau import Plateau
 from trainvitals.detect.slowdown import Slowdown
 from trainvitals.detect.spike import LossSpike
 
 __all__ = ["DETECTORS", "Category", "Detector", "Verdict", "build"]
 
 #: In the order in which findings are shown: what explains the others comes first.
-DETECTORS: tuple[Callable[[], Detector], ...] = (NonfiniteLoss, LossSpike, Slowdown)
+DETECTORS: tuple[Callable[[], Detector], ...] = (
+    NonfiniteLoss,
+    LossCollapsed,
+    LossDiverged,
+    LossSpike,
+    LossDrift,
+    GradientAnomaly,
+    LossNotFalling,
+    EvaluationMismatch,
+    LeakageSuspected,
+    Overfitting,
+    Forgetting,
+    MetricDecoupled,
+    Plateau,
+    Slowdown,
+    DataStarvation,
+    CommunicationBound,
+    Bottleneck,
+)
 
 
 def build() -> list[Detector]:

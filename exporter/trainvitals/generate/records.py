@@ -17,7 +17,12 @@ RANK = "on (job, instance, run, rank)"
 TRAINING_PHASES = "train|forward|backward|optimizer|communication|device"
 
 #: Signals that say how well the run learns.
-LEARNING_SIGNALS = "|".join(detector.signal for detector in detect.build() if detector.category != "resource")
+#: Waits for data are a matter of efficiency, though data is what must change.
+LEARNING_SIGNALS = "|".join(
+    detector.signal
+    for detector in detect.build()
+    if detector.category != "resource" and detector.signal != "data_starvation"
+)
 
 #: Ranks of the newest attempt: they live, or they ended after its start.
 CURRENT = tidy(
