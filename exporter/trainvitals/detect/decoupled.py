@@ -140,7 +140,7 @@ def _judge_pair(split: str, pair: _Pair) -> Verdict:
     ratio = min(worse / WORSE_SHARE, rise.errors / WORSE_ERRORS)
     if ratio >= 1.0 and _is_worse(pair, rise) and _is_worse(pair.without_last()):
         point = pair.points[rise.best]
-        text = f"{split} {pair.name} fell from its best, {abs(best):.4g}"
+        text = f"{split} {pair.name} is worse than its best, {abs(best):.4g}"
         return _finding(ratio, point.step, text, pair, statistics)
     start = _flat_from(pair)
     if start is not None:

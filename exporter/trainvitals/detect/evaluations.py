@@ -223,7 +223,7 @@ def noise(values: Sequence[float]) -> float:
     if not thirds:
         return math.inf
     # Of few differences the middle is no good guess, and their mean is larger as a rule; still it may be far too small.
-    sigma = MAD_TO_SIGMA * middle(thirds) if len(thirds) >= 8 else MEAN_TO_SIGMA * sum(thirds) / len(thirds)
+    sigma = MAD_TO_SIGMA * middle(thirds) if len(thirds) >= 5 else MEAN_TO_SIGMA * sum(thirds) / len(thirds)
     return max(sigma / math.sqrt(20.0) * (1.0 + _FEW / len(thirds)), _LEAST_NOISE)
 
 

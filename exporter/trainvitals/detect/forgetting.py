@@ -76,12 +76,12 @@ class Forgetting:
 
 def _judge(splits: Mapping[str, list[Point]]) -> Verdict | None:
     skills = _skills(splits)
-    declines = [decline for (_, name), points in skills.items() if (decline := _decline(name, points)) is not None]
+    declines = [decline for key, values in skills.items() if (decline := _decline(*key, values)) is not None]
     if not declines:
         return None
     declines.sort(key=lambda decline: decline.strength, reverse=True)
     worst = declines[0]
-    declined = [decline for decline in declines if decline.strength >= 1.0]
+    declined = sorted([decline for decline in declines if decline.strength >= 1.0], key=lambda decline: decline.name)
     mean = sum(decline.share for decline in declined) / len(declined) if declined else 0.0
     statistics = {"benchmarks": float(len(declines)), "declined": float(len(declined)), "decline": mean}
     second = declines[1].strength if len(declines) > 1 else 0.0
@@ -120,7 +120,7 @@ def _skills(splits: Mapping[str, list[Point]]) -> dict[tuple[str, str], list[tup
     for split, points in splits.items():
         for name in _names(split, points[-2:]):
             way = direction(name)
-            key = (split, name if split in _MAIN else f"{split} {name}")
+            key = (split, name)
             for point in (*points[:1], *points[1:][-_NEWEST:]):
                 value = point.values.get(name, math.nan)
                 if len(found) < _MAX_SKILLS and math.isfinite(value) and (way != 0 or value > 0.0):
@@ -168,11 +168,11 @@ def _error(values: Mapping[str, float], name: str, value: float, way: int) -> fl
     return math.sqrt(share * (1.0 - share) / count)
 
 
-def _decline(name: str, values: list[tuple[Point, float, float | None]]) -> _Decline | None:
+def _decline(split: str, name: str, values: list[tuple[Point, float, float | None]]) -> _Decline | None:
     if len(values) < 3:
         return None
     _, first, first_error = values[0]
-    is_log = direction(name.rsplit(" ", 1)[-1]) == 0
+    is_log = direction(name) == 0
     sigma = noise([badness for _, badness, _ in values]) if len(values) >= NOISE_POINTS else None
     strengths, shares = [], []
     for _, badness, error in values[1:]:
@@ -191,7 +191,7 @@ def _decline(name: str, values: list[tuple[Point, float, float | None]]) -> _Dec
     while begin > 0 and strengths[begin - 1] >= 1.0:
         begin -= 1
     return _Decline(
-        name=name,
+        name=name if split in _MAIN else f"{split} {name}",
         strength=min(strengths[-2:]),
         share=min(shares[-2:]),
         first=math.exp(first) if is_log else abs(first),

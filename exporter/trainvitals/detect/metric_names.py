@@ -11,6 +11,9 @@ import math
 import re
 from collections.abc import Mapping
 
+#: Ultralytics says of boxes, masks and poses at the end: "metrics/mAP50-95(B)".
+_KIND = re.compile(r"\([bmp]\)$")
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -77,7 +80,7 @@ def split_name(name: str) -> tuple[str, int]:
     """
     whole = plain(name)
     # lm-evaluation-harness names the filter behind a comma: "acc,none".
-    whole = whole.removesuffix("_none")
+    whole = _KIND.sub("", whole.removesuffix("_none"))
     parts = whole.split("_")
     for start in range(len(parts)):
         rest = "_".join(parts[start:])
