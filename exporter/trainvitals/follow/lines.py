@@ -16,9 +16,10 @@ from trainvitals.telemetry import Event
 LONGEST_LINE = 1 << 18
 #: So many ranks of one file have a parser of their own; lines of others are passed over.
 MAX_RANKS = 4096
-#: Lines that a parser takes at once, at most; where one of them is unusual, all are fed one by one.
+#: Lines that a parser takes at once, at most; where one of them is unusual, they are halved down to so many, and those
+#: around it are fed one by one.
 BATCH = 512
-_FEW = 4
+_MANY, _FEW = 64, 4
 _ENDS = (b"\n", b"\r", b"\x08")
 
 
@@ -136,6 +137,9 @@ class LineReader:
                 pieces = None
             if pieces is not None:
                 return pieces
+            if len(lines) > _MANY:
+                half = len(lines) // 2
+                return [*self._batch(rank, lines[:half]), *self._batch(rank, lines[half:])]
         items: list[Piece] = []
         for line in lines:
             if len(line) > LONGEST_LINE:

@@ -23,7 +23,8 @@ SNIFF = 1 << 18
 _PATIENCE = 1 << 25
 _SAMPLES = 16
 #: After so many bytes of a log that is known, but not surely, others are asked each time that it is twice as long.
-_ATTENTION = 1 << 20
+#: They see so much of it.
+_ATTENTION, _GLANCE = 1 << 20, 1 << 16
 #: Of a text that is written again, the values of one item in so many are compared with what they were.
 _COMPARED = 64
 #: A poll ends after so many items: they take more memory than their text.
@@ -264,7 +265,7 @@ class Reader:
         before, self._passed = self._passed, self._passed + len(data)
         if self._passed > _ATTENTION and before.bit_length() == self._passed.bit_length():
             return
-        found, sure = choose(data[:SNIFF], self.path, self._formats, above=self._sure)
+        found, sure = choose(data[:_GLANCE], self.path, self._formats, above=self._sure)
         if sure > self._sure and isinstance(found, LineFormat) and isinstance(self.format, LineFormat):
             if found is not self.format:
                 self._lines.change(found)

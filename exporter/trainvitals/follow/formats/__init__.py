@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from trainvitals.follow import text
-from trainvitals.follow.base import NO, Format, LineFormat
+from trainvitals.follow.base import NO, SURE, Format, LineFormat
 from trainvitals.follow.formats.deepspeed import DeepSpeed
 from trainvitals.follow.formats.fairseq import Fairseq
 from trainvitals.follow.formats.json_lines import JsonLines, LlamaFactory, MsSwift, OpenMMLab
@@ -97,6 +97,8 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
             continue
         if sure > best:
             chosen, best = candidate, sure
+        if best >= SURE:
+            break
     return chosen, best
 
 

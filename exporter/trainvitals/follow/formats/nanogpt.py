@@ -10,15 +10,20 @@ People put a time before each.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
+from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row, Rows
+from trainvitals.follow.columns import to_rows
 from trainvitals.follow.text import timestamp
 from trainvitals.telemetry import Event
 
 _NUMBER = r"(nan|-?inf|-?\d[\d.]*(?:e[+-]?\d+)?)"
 #: Something may stand before: the time that somebody added.  A pattern that begins with letters is found fastest.
 _ITER = re.compile(rf"iter (\d+): loss {_NUMBER}, time {_NUMBER}ms(?:, mfu {_NUMBER}%)?")
+#: Lines of nothing but that, which long logs are made of.
+_ITER_LINES = re.compile(
+    rf"^([^i\n]{{0,80}})iter (\d+): loss {_NUMBER}, time {_NUMBER}ms(?:, mfu {_NUMBER}%)?$", re.MULTILINE
+)
 _EVALUATION = re.compile(rf"step (\d+): train loss {_NUMBER}, val loss {_NUMBER}")
 _LLAMA2 = re.compile(rf"(?:^|\s)(\d+) \| loss {_NUMBER} \| lr {_NUMBER} \| {_NUMBER}ms(?: \| mfu {_NUMBER}%)?")
 _NANOCHAT = re.compile(r"(?:^|\s)step (\d+)/(\d+)(?: \([\d.]+%\))? \| (loss: .*)")
@@ -40,6 +45,7 @@ _WORDS = {
     "mfu": ("mfu", 1e-2),
     "grad norm": ("grad_norm", 1.0),
 }
+_ITER_NAMES = ("loss", "step_seconds", "mfu")
 _FIRST_NUMBER = re.compile(r"nan|-?inf|-?[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -50,6 +56,25 @@ class _Parser:
                 moment = timestamp(line, 0, found.start(1)) if found.start(1) > 10 else None
                 return read(found, moment)
         return ()
+
+    def batch(self, lines: list[str]) -> Sequence[Rows] | None:
+        """Return the rows of lines of which each is an iteration, all of them with or without mfu."""
+        found = _ITER_LINES.findall("\n".join(lines))
+        if len(found) != len(lines):
+            return None
+        before, steps, losses, milliseconds, shares = zip(*found, strict=True)
+        columns = [list(map(float, losses)), [float(text) / 1e3 for text in milliseconds]]
+        if any(shares):
+            columns.append([float(text) / 1e2 for text in shares])
+            if any(text[0] == "-" for text in shares):
+                return None
+        moments = list(map(_moment, before))
+        times = moments if moments.count(None) < len(moments) else None
+        return (Rows(list(map(int, steps)), to_rows(_ITER_NAMES, columns), times),)
+
+
+def _moment(before: str) -> float | None:
+    return timestamp(before, 0, len(before)) if len(before) > 5 else None
 
 
 def _iter(found: re.Match[str], moment: float | None) -> tuple[Item, ...]:
