@@ -190,7 +190,7 @@ def main() -> None:
     curves = read_folder(folder) if folder.is_dir() else []
     if not curves:
         parser.error(f"{folder}: no curve found")
-    results = [watch(curve, build()) for curve in curves]
+    results = [watch(curve, [NonfiniteLoss(), LossSpike()]) for curve in curves]
     print_curves(results)
     print_totals(results)
     dense = [result.curve for result in results if result.curve.dense and not result.alarms]

@@ -134,10 +134,10 @@ def test_history_is_judged_and_not_counted(log):
 
 def test_a_step_that_goes_back_is_another_attempt(log):
     """A resumed run goes on under its name; the change is told, the curve is not a spike."""
-    log.write(Facts(target_steps=1000), *(Row(number, {"loss": 3.0}) for number in range(1, 291)))
+    log.write(Facts(target_steps=1000), *(Row(number, {"loss": 300 / number}) for number in range(1, 291)))
     log.show()
 
-    log.write(*(Row(number, {"loss": 3.0}) for number in range(21, 25)), changed=THEN + 20)
+    log.write(*(Row(number, {"loss": 300 / number}) for number in range(21, 25)), changed=THEN + 20)
     rank = log.show()
 
     assert (1, 24) == (rank.identity.attempt, rank.last_step.step)
