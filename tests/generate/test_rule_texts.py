@@ -117,8 +117,8 @@ def test_names_are_unique():
 
 
 def test_every_signal_has_an_alert_of_its_category():
-    """A detector that nobody hears about is useless."""
-    signals = {detector.signal: detector.category for detector in detect.build()}
+    """A detector that nobody hears about is useless; the bottleneck is an answer and no alarm."""
+    signals = {detector.signal: detector.category for detector in detect.build() if detector.signal != "bottleneck"}
 
     assert signals == {alert.signal: alert.category for alert in ALERTS if alert.signal}
 

@@ -6,12 +6,13 @@ from trainvitals.generate.alerts_data import DATA
 from trainvitals.generate.alerts_logs import LOGS
 from trainvitals.generate.alerts_meta import META
 from trainvitals.generate.alerts_nodes import NODES
+from trainvitals.generate.alerts_pace import PACE
 from trainvitals.generate.alerts_parameter import PARAMETER
 from trainvitals.generate.alerts_runs import RUNS
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert, file_of_rules
 
-ALERTS: tuple[Alert, ...] = (*PARAMETER, *DATA, *RUNS, *LOGS, *NODES, *META)
+ALERTS: tuple[Alert, ...] = (*PARAMETER, *DATA, *RUNS, *PACE, *LOGS, *NODES, *META)
 
 #: The rule files besides recording.yml.
 FILES = ("resource", "data", "parameter", "meta")

@@ -25,6 +25,7 @@ DATA: tuple[Alert, ...] = (
         category="data",
         severity="warning",
         gauge="efficiency",
+        signal="data_starvation",
         expr=f"(\n{_WAIT}\n) > {DEFAULTS.data_wait_ratio}",
         wait=DEFAULTS.data_wait_for,
         summary="Run {{ $labels.run }}: the training waits for its data",
