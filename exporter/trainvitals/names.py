@@ -75,7 +75,7 @@ _SPLITS = {
     "testing": "test",
 }
 _ALTERNATIVES = "|".join(sorted(_SPLITS, key=len, reverse=True))
-_BEFORE = re.compile(rf"({_ALTERNATIVES})[/_](.+)")
+_BEFORE = re.compile(rf"({_ALTERNATIVES})[/_ .-](.+)")
 _BEHIND = re.compile(rf"(.+)/({_ALTERNATIVES})")
 
 

@@ -12,20 +12,28 @@ from datetime import datetime, timezone
 from operator import itemgetter
 from typing import NamedTuple
 
+import orjson
+
 #: Escape sequences: CSI (colours, cursor), OSC (titles, links; ended by BEL or ST), and those of two characters.
 #: Source: ECMA-48, 5th edition, 5.3, 5.4 and 8.3.89.
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 #: A colour that changes between two digits parts two numbers: that is how differences of words are shown.
 _BETWEEN = re.compile(rb"(?<=\d)(?:\x1b\[[0-9;]*m)+(?=\d)")
 _BACKSPACES = re.compile(rb"\x08+")
+#: What marks of byte order (UTF-8, UTF-16) begin with.
+_MARKS = frozenset((b"\xef", b"\xff", b"\xfe"))
 
 #: Prefixes of the launchers that write all ranks into one stream, and how they number them:
-#: torchrun ("[rank3]:", of torch.distributed's own lines and --tee: "[default3]:", with a local rank),
-#: srun --label ("3: "), metaseq under Slurm ("slurm_procid 3 : "), Ray ("(TaskRunner pid=71, ip=10.0.0.4) ").
-_PREFIX = re.compile(
+#: torchrun ("[rank3]:", of torch.distributed's own lines and --tee: "[default3]:" or the name of a role, with a local
+#: rank), srun --label ("3: "), metaseq under Slurm ("slurm_procid 3 : "), Ray ("(TaskRunner pid=71, ip=10.0.0.4) "),
+#: Open MPI's --tag-output ("[1,3]<stdout>:").
+_PREFIX_SOURCE = (
     r"\s{0,8}(?:\[(?:rank|default|Rank ?)(\d{1,6})\]:? ?|slurm_procid (\d{1,6}) ?: |(\d{1,6}): "
-    r"|\([A-Za-z_][\w.]{0,63}(?: rank=(\d{1,6}),)? pid=\d{1,10}(?:, ip=[\da-fA-F.:]{2,45})?\) )"
+    r"|\([A-Za-z_][\w.]{0,63}(?: rank=(\d{1,6}),)? pid=\d{1,10}(?:, ip=[\da-fA-F.:]{2,45})?\) "
+    r"|\[[a-z][a-z_]{0,30}(\d{1,6})\]: ?|\[\d{1,6},(\d{1,6})\]<std(?:out|err)>: ?)"
 )
+_PREFIX = re.compile(_PREFIX_SOURCE)
+_PREFIXES = re.compile(f"^(?:{_PREFIX_SOURCE})+".encode(), re.MULTILINE)
 #: What a line with a prefix can begin with.
 FIRST = frozenset("[(s0123456789 ")
 #: Numbers, and what stands between and around them, are one character in a shape.
@@ -46,17 +54,46 @@ def clean(block: bytes) -> bytes:
     """Return the text of a block of complete lines: no ANSI codes, no NUL, every drawing of a bar a line of its own.
 
     Carriage returns and runs of backspaces become line ends.  A hole of NULs is what copying and truncating leaves in
-    the log of a program that does not append.
+    the log of a program that does not append; in every other place they are UTF-16, as PowerShell writes it, of which
+    ASCII is left.  Lines that Docker keeps as JSON objects become what was printed, behind its time.
     """
+    if b"\0" in block:
+        block = block.replace(b"\0", b"")
+    if block[:1] in _MARKS:
+        block = block.removeprefix(b"\xef\xbb\xbf").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
+    if block.startswith(b'{"log":"'):
+        block = _unwrapped(block)
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if b"\x1b" in block:
         block = _ESCAPES.sub(b"", _BETWEEN.sub(b" ", block))
     if b"\x08" in block:
         block = _BACKSPACES.sub(b"\n", block)
-    if b"\0" in block:
-        block = block.replace(b"\0", b"")
     return block
+
+
+def _unwrapped(block: bytes) -> bytes:
+    """Return the text in lines of Docker's log driver "json-file"; long lines come in parts, without line ends."""
+    parts: list[str] = []
+    is_begin = True
+    for line in block.split(b"\n"):
+        try:
+            record = orjson.loads(line)
+            text, moment = record["log"], record.get("time", "")
+        except (ValueError, TypeError, KeyError, AttributeError):
+            parts.append(line.decode("utf-8", "replace") + "\n" if line else "")
+            is_begin = True
+            continue
+        if is_begin and text.strip():
+            parts.append(f"{moment} ")
+        parts.append(text)
+        is_begin = text.endswith("\n")
+    return "".join(parts).encode("utf-8", "replace")
+
+
+def bare(block: bytes) -> bytes:
+    """Return a block of clean lines without the prefixes of launchers."""
+    return _PREFIXES.sub(b"", block)
 
 
 def shape(text: bytes) -> bytes:
@@ -80,7 +117,7 @@ def unprefixed(line: str) -> Prefixed:
         found = _PREFIX.match(line)
         if found is None:
             break
-        number = found[1] or found[2] or found[3] or found[4]
+        number = found[found.lastindex] if found.lastindex else None
         if number is not None:
             rank = int(number)
         line = line[found.end() :]

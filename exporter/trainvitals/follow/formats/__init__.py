@@ -28,6 +28,7 @@ from trainvitals.follow.formats.torchtitan import TorchTitan, TorchTitanEvents
 from trainvitals.follow.formats.trackio import Trackio
 from trainvitals.follow.formats.trainer_state import TrainerState
 from trainvitals.follow.formats.transformers import Transformers
+from trainvitals.follow.formats.ultralytics import Ultralytics
 from trainvitals.follow.formats.verl import Verl
 from trainvitals.follow.formats.wandb import Wandb
 
@@ -50,6 +51,7 @@ FORMATS: tuple[Format, ...] = (
     PaddleNLP(),
     TorchTitan(),
     Transformers(),
+    Ultralytics(),
     Verl(),
     # Structured.
     LlamaFactory(),
@@ -81,13 +83,15 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
     chosen: Format | None = None
     best = above
     clean: bytes | None = None
+    bare = b""
     for candidate in formats:
         if candidate.surest <= above:
             continue
         if isinstance(candidate, LineFormat):
             if clean is None:
                 clean = b"" if _is_binary(head) else text.clean(head)
-            piece = clean
+                bare = text.bare(clean)
+            piece = bare if candidate.prefixed else clean
         else:
             piece = head
         try:
@@ -105,4 +109,9 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
 def _is_binary(head: bytes) -> bool:
     """Whether this is no text.  NULs alone are a hole in a log (see :func:`trainvitals.follow.text.clean`)."""
     sample = head.lstrip(b"\0")[:4096]
-    return sample.count(b"\0") > len(sample) // 64
+    nuls = sample.count(b"\0")
+    if nuls <= len(sample) // 64:
+        return False
+    # In UTF-16, nearly every other byte of a log is one, and none between.
+    places = (sample[::2].count(b"\0"), sample[1::2].count(b"\0"))
+    return min(places) > len(sample) // 64 or max(places) < len(sample) // 3

@@ -2,8 +2,10 @@
 
 Sources: fairseq/logging/progress_bar.py: "2025-11-11 14:05:27 | INFO | train_inner | {"epoch": 1, "loss": "15.871"}"
 and "[2022-03-28 18:55:33,734][valid][INFO] - {...}", with all numbers as strings; without a logger the object alone;
-and "| epoch 013  2003 / 8226 loss=1.20 (1.53), wps=965, gnorm=2.142".  ``ups`` are steps a second, ``wps`` words,
-``wall`` seconds since the start; losses have the base 2.  A summary of an epoch ("train") repeats what was told.
+"| epoch 013  2003 / 8226 loss=1.20 (1.53), wps=965, gnorm=2.142", and bars ("epoch 001:  10%|#| 110/1102 [00:12<01:40,
+9.8it/s, loss=12.5, num_updates=100]").  The step is num_updates, where it stands there.  ``ups`` are steps
+a second, ``wps`` words, ``wall`` seconds since the start; losses have the base 2.  A summary of an epoch ("train")
+repeats what was told.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ _OBJECT = re.compile(
     r"(\{\"epoch\": .{1,8000}\})\s*$"
 )
 _SIMPLE = re.compile(r"\| epoch (\d{1,6})[: ]\s*(\d{1,12}) / (\d{1,12}) (.{1,2000})")
+_TQDM = re.compile(
+    r"(?:^|[\s|])epoch (\d{1,6}): +\d{1,3}%\|[^|\n]{0,400}\| (\d{1,12})/(\d{1,12}) \[[^,\n]{1,40}, (.{1,2000})"
+)
 _WORD = re.compile(r"([a-z_]{2,40})=([\d.na+-]{1,30}(?:e[+-]?\d{1,3})?)")
 _VALID = re.compile(r"\| epoch (\d{1,6}) \| valid on '(\w{1,40})' subset (.{1,2000})")
 _VALUE = re.compile(r"\| (?:valid )?([a-z_]{2,40}) ([\d.na+-]{1,30})")
 _SNIFF = re.compile(
     rb"\{\"epoch\": \d+, [^\n]{0,8000}\"(?:valid_)?(?:num_updates|loss)\": \""
     rb"|\| epoch \d+[: ]\s*\d+ / \d+ [^\n]{0,40}loss=|fairseq_cli\.train"
+    rb"|epoch \d+: +\d+%\|[^|\n]{0,400}\| \d+/\d+ \[[^\n]{0,80}loss=[^\n]{0,400}num_updates="
 )
 _UNITS = {
     "gnorm": ("grad_norm", 1.0),
@@ -48,7 +54,7 @@ class _Parser:
     def feed(self, line: str) -> Iterable[Item]:
         if found := _OBJECT.search(line):
             return self._object(line, found)
-        if found := _SIMPLE.search(line):
+        if found := _SIMPLE.search(line) or _TQDM.search(line):
             epoch, batch, length, text = found.groups()
             values = {"epoch": float(epoch)}
             for name, read in _WORD.findall(text):
@@ -56,11 +62,13 @@ class _Parser:
                 value = number(read)
                 if ours and value is not None:
                     values[ours] = value * factor
-            return (Row((int(epoch) - 1) * int(length) + int(batch), values, timestamp(line)),)
+            step = values.pop("num_updates", (int(epoch) - 1) * int(length) + int(batch))
+            return (Row(int(step), values, timestamp(line)),) if "loss" in values else ()
         if found := _VALID.search(line):
             read_values = ((name, number(text)) for name, text in _VALUE.findall(found[3]))
             results = {name: value for name, value in read_values if value is not None}
-            return (Row(None, results, timestamp(line), split=_split(found[2])),) if results else ()
+            place = int(results.pop("num_updates")) if "num_updates" in results else None
+            return (Row(place, results, timestamp(line), split=_split(found[2])),) if results else ()
         return ()
 
     def _object(self, line: str, found: re.Match[str]) -> Iterable[Item]:
@@ -90,7 +98,7 @@ class Fairseq(LineFormat):
 
     name = "fairseq"
     framework = "fairseq"
-    needles = (b'{"epoch": ', b"| epoch ")
+    needles = (b'{"epoch": ', b"epoch 0", b"epoch 1", b"| epoch ", b"num_updates=")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""

@@ -14,8 +14,9 @@ from typing import Any
 
 import orjson
 
+from trainvitals.follow import evidence
 from trainvitals.follow.base import GUESS, LIKELY, NO, SURE, Item, LineFormat, LineParser, Piece, Row
-from trainvitals.follow.record import Records, load, number
+from trainvitals.follow.record import STEPS, TIMES, Records, load, number
 
 #: OpenMMLab's own: seconds of an iteration, and MB of the process's caching allocator.
 _OPENMMLAB = {
@@ -95,16 +96,31 @@ class JsonLines(LineFormat):
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""
-        for line in head.lstrip(b"\xef\xbb\xbf\r\n ").split(b"\n", 8)[:8]:
+        steps: list[float] = []
+        beside: list[object] = []
+        name, is_known = "", False
+        lines = [line for line in head.lstrip(b"\xef\xbb\xbf\r\n ").split(b"\n", 8)[:8] if line.strip()]
+        for line in lines:
             record = load(line)
             if record is None:
-                if line.strip():
-                    return NO
-                continue
+                # A cut one at the end is no sign.
+                if line is lines[-1] and steps:
+                    break
+                return NO
             rows = [item for item in Records().rows(record) if isinstance(item, Row)]
-            if rows and rows[0].step is not None:
-                return LIKELY if "loss" in rows[0].values or rows[0].split else GUESS
-        return NO
+            if not rows or rows[0].step is None:
+                continue
+            name = next((key for key in STEPS if key in record), "")
+            # One line may be a list of words with their numbers.
+            losses = [row.values["loss"] for row in rows if "loss" in row.values]
+            if losses and (len(lines) > 1 or not all(map(float.is_integer, losses))):
+                return LIKELY
+            is_known = is_known or any(evidence.is_known(key) for row in rows for key in row.values)
+            steps.append(rows[0].step)
+            beside += (value for key, value in record.items() if key not in TIMES and key != name)
+        if is_known:
+            return LIKELY if evidence.are_steps(steps, beside) else NO
+        return GUESS if evidence.counts_steps(name, steps, beside) else NO
 
     def parser(self) -> LineParser:
         """Return a parser for one file."""

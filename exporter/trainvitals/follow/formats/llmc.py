@@ -2,7 +2,9 @@
 
 Sources: karpathy/llm.c, llmc/logger.h ("s:0 tel:11.0095", "s:0 trl:11.0094 lr:0.000004 norm:15.30", "s:503 eval:0.25")
 and train_gpt2.cu ("step   81/18868 | loss 7.577054 (+1.23z)| norm 1.1464 (+0.5z)| lr 6.75e-05 | 145.33 ms | 57.1% bf16
-MFU | 3608293 tok/s", "val loss 3.272203", "HellaSwag: 2535/10042 = 0.252440").  The file counts steps from 0, the
+MFU | 3608293 tok/s", "val loss 3.272203", "HellaSwag: 2535/10042 = 0.252440"), train_gpt2.c ("step 0: train loss 4.677
+(took 1987.546 ms)") and train_gpt2.py ("step 1/50 | train loss 5.356 | norm 12.1 | lr 1.00e-04 | (3456.12 ms | 74.1
+tok/s)").  The file counts steps from 0, the
 terminal from 1; here both count as they are written.  The first modded-nanogpt wrote the same file.
 """
 
@@ -14,15 +16,19 @@ from collections.abc import Iterable
 from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
 
 _NUMBER = r"([+-]?(?:nan|inf|\d[\d.]{0,30}(?:e[+-]?\d{1,3})?))"
-_FILE = re.compile(rf"(?:^|\s)s:(\d{{1,12}}) (tel|trl|eval):{_NUMBER}(?: lr:{_NUMBER})?(?: norm:{_NUMBER})?")
+_FILE = re.compile(rf"(?:^|[\s\]:>])s:(\d{{1,12}}) (tel|trl|eval):{_NUMBER}(?: lr:{_NUMBER})?(?: norm:{_NUMBER})?")
 _PRINTED = re.compile(
-    rf"(?:^|\s)step +(\d{{1,12}})/(\d{{1,12}}) \| (?:train )?loss {_NUMBER}[^|]{{0,20}}\| norm {_NUMBER}[^|]{{0,20}}"
-    rf"\| lr {_NUMBER} \| {_NUMBER} ms(?: \| {_NUMBER}% \w{{1,8}} MFU)?(?: \| {_NUMBER} tok/s)?"
+    rf"(?:^|[\s\]:>])step +(\d{{1,12}})/(\d{{1,12}}) \| (?:train )?loss {_NUMBER}[^|]{{0,20}}"
+    rf"\| norm {_NUMBER}[^|]{{0,20}}\| lr {_NUMBER} \| \(?{_NUMBER} ms"
+    rf"(?: \| {_NUMBER}% \w{{1,8}} MFU)?(?: \| {_NUMBER} tok/s)?"
 )
-_VALIDATION = re.compile(rf"^val loss {_NUMBER}")
-_HELLASWAG = re.compile(rf"^HellaSwag: \d+/\d+ = {_NUMBER}")
+_TOOK = re.compile(rf"(?:^|\s)step (\d{{1,12}}): train loss {_NUMBER} \(took {_NUMBER} ms\)")
+_VALIDATION = re.compile(rf"(?:^|\s)val loss {_NUMBER}\s*$")
+_HELLASWAG = re.compile(rf"(?:^|\s)HellaSwag: \d+/\d+ = {_NUMBER}")
 _SNIFF = re.compile(
-    rb"^s:\d+ (?:tel|trl|eval):[\dni+-]|^step +\d+/\d+ \| (?:train )?loss [\dni+-][^|\n]{0,40}\| norm ", re.MULTILINE
+    rb"(?:^|[\s\]:>])(?:s:\d+ (?:tel|trl|eval):[\dni+-]|step +\d+/\d+ \| (?:train )?loss [\dni+-][^|\n]{0,40}\| norm "
+    rb"|step \d+: train loss [\dni+-]\S{0,20} \(took )",
+    re.MULTILINE,
 )
 
 
@@ -32,9 +38,11 @@ class _Parser:
             return (_file(found),)
         if found := _PRINTED.search(line):
             return _printed(found)
-        if found := _VALIDATION.match(line):
+        if found := _TOOK.search(line):
+            return (Row(int(found[1]), {"loss": float(found[2]), "step_seconds": float(found[3]) / 1e3}),)
+        if found := _VALIDATION.search(line):
             return (Row(None, {"loss": float(found[1])}, split="validation"),)
-        if found := _HELLASWAG.match(line):
+        if found := _HELLASWAG.search(line):
             return (Row(None, {"accuracy": float(found[1])}, split="hellaswag"),)
         return ()
 
@@ -69,7 +77,7 @@ class LlmC(LineFormat):
 
     name = "llm.c"
     framework = "llm.c"
-    needles = (b"s:", b"| norm ", b"val loss ", b"HellaSwag: ")
+    needles = (b"s:", b"| norm ", b"val loss ", b"HellaSwag: ", b" (took ")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""

@@ -7,9 +7,13 @@ words and colons.  " validation loss at iteration 200 | lm loss value: 7.48E+00 
 test set" or a name; timers ("time (ms) | forward: 193.70 | ..." and "    forward ....: (1376.42, 1377.03)");
 checkpoints; and the report on stragglers ("MnRtt/Rnk: 3453.08ms/8 | ...").
 
+GPT-NeoX has its speed before the iteration and "validation results at iteration 200 | lm_loss value: ...", NeMo
+"iteration 9/99 | lr: 1.5e-06 | reduced_train_loss: 11.03 | train_step_timing in s: 6.1".
+
 A loss that is NaN is left out of the line (the test is ``avg > 0``, and so is a loss that was never computed, because
 all iterations since the last line were skipped for their overflows).  So a whole line of which not all iterations were
-skipped, and without a loss, is one of a NaN.
+skipped, and without a loss, is one of a NaN.  Where no loss is that of a language model, the first one that balances
+no experts is the loss.
 """
 
 from __future__ import annotations
@@ -19,15 +23,24 @@ from collections.abc import Iterable
 
 from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
 from trainvitals.follow.record import number
+from trainvitals.follow.templates import MOST, Template, Word
 from trainvitals.follow.text import timestamp
 from trainvitals.telemetry import Event
 
-_LINE = re.compile(r"(?:^|[\s\]:>|-])iteration[ =] *(\d{1,12})/ *(\d{1,12}) \|(.{1,8000})")
+_LINE = re.compile(r"(?:^|[\s\]:>|,-])iteration[ =] *(\d{1,12})/ *(\d{1,12}) \|(.{1,8000})")
+#: Where another line begins within a line: two ranks wrote at once.
+_NEXT = re.compile(r"\siteration[ =] *\d{1,12}/ *\d{1,12} \|")
+_BEFORE = re.compile(r"samples/sec: ([\d.]{1,20}) \|\s*$")
+_FLOPS = re.compile(r"approx flops per GPU: ([\d.]{1,20})([KMGTPE]?)FLOPS")
+_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+#: Losses that are none of what is learned: parts, or of the experts' balance.
+_BESIDE = re.compile(r"balanc|aux|z[ _]loss|mtp|scale|router|sop|indexer")
 _WORD = re.compile(r"\s*([A-Za-z\[][^:=|]{0,80}?)\s?[:=]\s*([^\s|]{1,64})")
 _VALIDATION = re.compile(
-    r"valid(?:ation)?(-[\w.-]{1,64})? loss at iteration (\d{1,12})(?: on (\w{1,20}) set)? \|(.{1,4000})"
+    r"(valid(?:ation)?|test)(-[\w.-]{1,64})? (?:loss|results) at (?:iteration )?(\d{1,12})(?: on (\w{1,20}) set)? \|"
+    r"(.{1,4000})"
 )
-_RESULT = re.compile(r"([A-Za-z][\w -]{0,60}?) (value|PPL): ([^\s|]{1,40})")
+_RESULT = re.compile(r"([A-Za-z][\w -]{0,60}?)((?:_ppl)? value| PPL): ([^\s|]{1,40})")
 _SAVED = re.compile(r"successfully saved checkpoint (?:from|at) iteration +(\d{1,12}) to (\S{1,1000})")
 _LOADED = re.compile(r"successfully loaded checkpoint from (\S{1,1000}).{0,60}? at iteration (\d{1,12})")
 _STARTED, _FINISHED = "[before the start of training step] datetime:", "[after training is done] datetime:"
@@ -35,11 +48,17 @@ _WORLD = re.compile(r"using world size: (\d{1,9})")
 _TIMERS = re.compile(r"(?:^|\s|\|)time \(ms\) \|(.{1,4000})")
 _TIMER = re.compile(r"^\s{1,8}([a-z][a-z0-9-]{1,60}) \.{2,80}: \((\d[\d.]{0,20}), (\d[\d.]{0,20})\)")
 _EXTREME = re.compile(r"(Mn|Mx)(\w{1,12})/Rnk: (\d[\d.]{0,20})(ms|W|C|%|MHz|TF)/(\d{1,9})")
-_SNIFF = re.compile(rb"(?:^|[\s\]:>|-])iteration[ =] *\d+/ *\d+ \| |valid(?:ation)?(?:-[\w.-]+)? loss at iteration \d+")
+_SNIFF = re.compile(
+    rb"(?:^|[\s\]:>|,-])iteration[ =] *\d+/ *\d+ \| |valid(?:ation)?(?:-[\w.-]+)? loss at iteration \d+"
+)
 
 #: Words without regard to underscores and hyphens: ours, and what one of theirs is in our unit.
 _NAMES = {
     "lm loss": ("loss", 1.0),
+    "reduced train loss": ("loss", 1.0),
+    "lr": ("learning_rate", 1.0),
+    "global step": ("", 1.0),
+    "train step timing in s": ("step_seconds", 1.0),
     "learning rate": ("learning_rate", 1.0),
     "grad norm": ("grad_norm", 1.0),
     "loss scale": ("loss_scale", 1.0),
@@ -71,10 +90,24 @@ _MAX_TIMERS = 24
 class _Parser:
     def __init__(self) -> None:
         self._step = 0
+        #: What is called the loss in this log; empty as long as no line had one.
+        self._loss = ""
+        #: What reads lines like the last one whose words were looked at, and how many of these were made.
+        self._template: Template | None = None
+        self._templates = 0
 
     def feed(self, line: str) -> Iterable[Item]:
+        if self._template is not None and (usual := self._template.read(line)):
+            found, values = usual
+            self._step = int(found[1])
+            row = Row(self._step, values, timestamp(line, 0, found.start(1)))
+            return (Facts(target_steps=int(found[2])), row)
         if found := _LINE.search(line):
-            return self._iteration(line, found)
+            items = self._iteration(line, found)
+            if self._templates < MOST and len(found[3]) < 2000:
+                self._templates += 1
+                self._template = self._make_template(found[3])
+            return items
         if found := _VALIDATION.search(line):
             return _validation(found, timestamp(line))
         if found := _TIMERS.search(line):
@@ -90,31 +123,75 @@ class _Parser:
     def _iteration(self, line: str, found: re.Match[str]) -> Iterable[Item]:
         step, target = int(found[1]), int(found[2])
         values: dict[str, float] = {}
-        for part in found[3].split("|"):
+        text = found[3]
+        if following := _NEXT.search(text):
+            # What stands last may be cut.
+            text = text[: following.start()].rpartition("|")[0]
+        losses = []
+        for part in text.split("|"):
             if word := _WORD.match(part):
                 plain = re.sub(r"[_-]", " ", word[1]).lower()
                 ours, factor = _NAMES.get(plain, (word[1], 1.0))
                 value = number(word[2])
-                if value is not None and not ours.startswith("["):
+                if value is not None and ours and not ours.startswith("["):
                     values[ours] = value / factor
+                    if "loss" in ours and not _BESIDE.search(plain):
+                        losses.append(ours)
+        self._add_speed(line[: found.start(1)], text, values)
         skipped = values.get("skipped", 0.0)
+        if losses and not self._loss:
+            self._loss = "loss" if "loss" in losses else losses[0]
+        if self._loss in values and self._loss != "loss":
+            values["loss"] = values.pop(self._loss)
         if "loss" not in values and "nan_iterations" in values and skipped < step - min(self._step, step - 1):
             values["loss"] = float("nan")
         if not skipped:
             values.pop("skipped", None)
         self._step = step
-        return (Facts(target_steps=target), Row(step, values, timestamp(line, 0, found.start(1))))
+        row = Row(step, values, timestamp(line, 0, found.start(1)))
+        # An interrupted line has a whole one behind it.
+        behind = self.feed(line[found.start(3) + following.start() :]) if following else ()
+        return (Facts(target_steps=target), *((row,) if values else ()), *behind)
+
+    def _make_template(self, text: str) -> Template | None:
+        """Return what reads lines with these words; None where they are not of the usual kind, with a loss."""
+        words = []
+        for part in text.rstrip(" |").split("|"):
+            word = _WORD.match(part)
+            if word is None or part[word.end() :].strip() or "flops per GPU" in part:
+                return None
+            ours, factor = _NAMES.get(re.sub(r"[_-]", " ", word[1]).lower(), (word[1], 1.0))
+            if ours.startswith("["):
+                return None
+            # What was skipped, and what is no number, needs thought.
+            only = "0" if ours in {"skipped", "nan_iterations"} else ""
+            if only and word[2] != only:
+                return None
+            ours = "loss" if ours == self._loss else "" if ours == "skipped" else ours
+            words.append(Word(part[: word.start(2)].strip(), ours, factor, only))
+        names = [word.name for word in words if word.name]
+        if names.count("loss") != 1 or len(set(names)) < len(names):
+            return None
+        return Template(r"(?: ?\[[\d :.-]{19,30}\])? iteration[ =] *", r" [|]", words)
+
+    @staticmethod
+    def _add_speed(before: str, text: str, values: dict[str, float]) -> None:
+        """Add what GPT-NeoX says of the speed."""
+        if speed := _BEFORE.search(before.rstrip().removesuffix("iteration")):
+            values["samples_per_second"] = float(speed[1])
+        if flops := _FLOPS.search(text):
+            values["flops_per_device"] = float(flops[1]) * _PREFIXES[flops[2]]
 
 
 def _validation(found: re.Match[str], moment: float | None) -> Iterable[Item]:
-    name, step, which, text = found.groups()
-    split = ("test" if which == "test" else "validation") + (name or "")
+    word, name, step, which, text = found.groups()
+    split = ("test" if "test" in {which, word} else "validation") + (name or "")
     values = {}
     for loss, kind, result in _RESULT.findall(text):
         value = number(result)
         if value is not None:
-            ours = "loss" if loss.lower().replace("-", " ") in {"lm loss", "loss"} else loss
-            values[ours if kind == "value" else ("ppl" if ours == "loss" else f"{ours} ppl")] = value
+            ours = "loss" if loss.lower().replace("-", " ").replace("_", " ") in {"lm loss", "loss"} else loss
+            values[ours if kind == " value" else ("ppl" if ours == "loss" else f"{ours} ppl")] = value
     return (Row(int(step), values, moment, split=split),) if values else ()
 
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
 
 #: Something may stand before: the time that somebody added, or the name of a worker.
-_LINE = re.compile(r"(?:^|[\s\]])step:(\d{1,12})/(\d{1,12}),? (.{1,1000})")
+_LINE = re.compile(r"(?:^|[\s\]:>])step:(\d{1,12})/(\d{1,12}),? (.{1,1000})")
 _WORD = re.compile(
     r"([A-Za-z_][\w/]{0,40}(?: seen)?): ?(nan|[+-]?inf|[+-]?[\d.]{1,30}(?:e[+-]?\d{1,3})?)"
     r"(?:/[\d.]{1,30})?([a-zA-Z]{0,2})"
 )
 _SNIFF = re.compile(
-    rb"(?:^|[\s\]])step:\d+/\d+,? (?:[^\n]{0,40} )?(?:(?:avg_)?(?:train_|val_)?loss:[\dni]|train_time:[\d.]+m?s)",
+    rb"(?:^|[\s\]:>])step:\d+/\d+,? (?:[^\n]{0,40} )?(?:(?:avg_)?(?:train_|val_)?loss:[\dni]|train_time:[\d.]+m?s)",
     re.MULTILINE,
 )
 _UNITS = {"ms": 1e-3, "K": 1e3, "M": 1e6, "B": 1e9}

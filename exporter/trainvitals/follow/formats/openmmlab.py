@@ -52,7 +52,8 @@ class _Parser:
         for name, read in _PAIR.findall(text):
             ours, factor = _NAMES.get(name) or (names.ours(name), 1.0)
             value = number(read)
-            if value is not None and name != "eta":
+            # "copypaste" is a row of numbers.
+            if value is not None and name != "eta" and not name.endswith("_copypaste"):
                 values[ours] = value * factor
         moment = timestamp(line)
         if mode in {"val", "test"}:

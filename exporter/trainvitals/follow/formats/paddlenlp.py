@@ -45,7 +45,7 @@ class _Parser:
             return (Event(timestamp(line) or 0.0, "checkpoint", int(step[1]) if step else -1, fields),)
         _, dash, text = line.partition(" - ")
         record = dict(_PAIR.findall(text if dash else line))
-        if "global_step" not in record and "eval_loss" not in record:
+        if not record.keys() & {"global_step", "eval_loss", "train_runtime"}:
             return ()
         moment = timestamp(line)
         items = self._records.rows(record)
@@ -57,7 +57,7 @@ class PaddleNLP(LineFormat):
 
     name = "paddlenlp"
     framework = "paddlenlp"
-    needles = (b"global_step: ", b"eval_loss: ", b"Saving model checkpoint to ")
+    needles = (b"global_step: ", b"eval_loss: ", b"train_runtime: ", b"Saving model checkpoint to ")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""

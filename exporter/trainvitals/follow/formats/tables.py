@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from trainvitals import names
+from trainvitals.follow import evidence
 from trainvitals.follow.base import LIKELY, NO, SURE, Facts, Item, LineFormat, LineParser, Row, Rows
 from trainvitals.follow.columns import to_rows
 from trainvitals.follow.text import timestamp
@@ -100,6 +101,18 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_of_training(header: _Header, rows: Sequence[Sequence[str]]) -> bool:
+    columns = [*header.training, *(column for _, found in header.results for column in found)]
+    known = [index for index, _ in columns if evidence.is_known(header.cells[index])]
+    if known and (not rows or any(_is_number(row[index]) for row in rows for index in known)):
+        return True
+    if header.step is None:
+        return False
+    steps = [float(row[header.step]) for row in rows if _is_number(row[header.step])]
+    beside = [row[index] for row in rows for index, _ in columns if row[index].strip() and not _is_number(row[index])]
+    return evidence.counts_steps(header.cells[header.step], steps, beside)
 
 
 class _Parser:
@@ -216,12 +229,16 @@ class Table(LineFormat):
 
     def sniff(self, head: bytes, path: str) -> int:
         """Return how sure it is; see :class:`Format`."""
-        lines = head.lstrip(b"\xef\xbb\xbf\r\n").split(b"\n", 2)
+        lines = head.lstrip(b"\xef\xbb\xbf\r\n").split(b"\n", 21)
         header = _read_header(lines[0].decode("utf-8", "replace"))
         if header is None:
             return NO
-        row = _split(lines[1].decode("utf-8", "replace"), header.delimiter) if len(lines) > 1 else []
-        if len(row) == len(header.cells) and any(map(_is_number, row)):
+        whole = lines[1:-1] if len(lines) > 2 else lines[1:]
+        rows = [_split(line.decode("utf-8", "replace").rstrip("\r"), header.delimiter) for line in whole]
+        rows = [row for row in rows if len(row) == len(header.cells)]
+        if not _is_of_training(header, rows):
+            return NO
+        if any(_is_number(cell) for row in rows[:1] for cell in row):
             return SURE
         return LIKELY if os.path.splitext(path)[1].lower() in {".csv", ".tsv"} else NO
 

@@ -12,17 +12,21 @@ import re
 from collections.abc import Iterable
 
 from trainvitals import names
-from trainvitals.follow.base import NO, SURE, Item, LineFormat, LineParser, Row
+from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
 from trainvitals.follow.record import load, number
 from trainvitals.follow.text import timestamp
 from trainvitals.telemetry import Event
 
-_LINE = re.compile(r"(?:^|\s)(validate )?step: {1,12}(\d{1,12})  (.{1,2000})")
+_LINE = re.compile(r"(?:^|[\s\]:>])(validate )?step: {1,12}(\d{1,12})  (.{1,2000})")
+_STARTS = re.compile(r"[Tt]raining starts at step .{0,400}total steps (\d{1,12})")
+_COMPLETED = re.compile(r" - INFO - Training completed")
 _PAIR = re.compile(r"([A-Za-z_][\w/ ]{0,80}?): {0,12}([+-]?(?:nan|inf|[\d.][\d.,]{0,30}(?:e[+-]?\d{1,3})?))(GiB|%)?")
 _SAVED = re.compile(r"Saving the checkpoint|Finished saving the checkpoint in ([\d.]{1,12}) seconds")
-_SNIFF = re.compile(rb"(?:^|\s)step: +\d+  loss: +[\dni.-]+ ")
+_SNIFF = re.compile(rb"(?:^|[\s\]:>])step: +\d+  loss: +[\dni.-]+ ")
 _UNITS = {
     "tps": ("tokens_per_second_per_device", 1.0),
+    # What tps was called in 2024.
+    "wps": ("tokens_per_second_per_device", 1.0),
     "tflops": ("flops_per_device", 1e12),
     "mfu": ("mfu", 1e-2),
     "memory": ("memory_bytes", 2.0**30),
@@ -33,6 +37,10 @@ class _Parser:
     def feed(self, line: str) -> Iterable[Item]:
         found = _LINE.search(line)
         if found is None:
+            if starts := _STARTS.search(line):
+                return (Facts(target_steps=int(starts[1])),)
+            if _COMPLETED.search(line):
+                return (Facts(finished=timestamp(line) or 0.0),)
             saved = _SAVED.search(line)
             if saved is None or saved[1] is None:
                 return ()
@@ -53,7 +61,7 @@ class TorchTitan(LineFormat):
 
     name = "torchtitan"
     framework = "torchtitan"
-    needles = (b"step: ", b"saving the checkpoint in ")
+    needles = (b"step: ", b"saving the checkpoint in ", b"raining starts at step", b"Training completed")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""

@@ -19,17 +19,27 @@ from trainvitals.follow.record import STEPS, Records
 from trainvitals.follow.text import timestamp
 from trainvitals.telemetry import Event
 
-_PAIR = re.compile(r"'([^'\n]{1,200})': (?:'([^'\n]{0,64})'|([^\s,{}\[\]'()]{1,64}))")
+#: A value may be in quotes, or in the name of its type ("np.float64(1.5)", "tensor(1.5, device='cuda:0')").
+_PAIR = re.compile(r"'([^'\n]{1,200})': (?:'([^'\n]{0,64})'|(?:[A-Za-z_][\w.]{0,40}\()?([^\s,{}\[\]'()]{1,64}))")
+#: A dict that says something of a training, and not of its settings.
+_KNOWN = re.compile(r"loss|'(?:eval_|train_|reward|learning_rate'|grad_norm'|global_step|iteration')")
 _DICT = re.compile(r"\{'[^'\n]{1,200}': ")
 #: tqdm's bar without a description; that of an evaluation looks the same.
-_BAR = re.compile(r"^\s{0,8}\d{1,3}%\|[^|]{0,400}\| (\d{1,12})/(\d{1,12}) \[")
+_BAR = re.compile(
+    r"^(?:[\dT :.,+Z-]{8,40}(?:std(?:out|err) [FP] )?|std(?:out|err) [FP] )?\s{0,8}\d{1,3}%\|[^|]{0,400}"
+    r"\| (\d{1,12})/(\d{1,12}) \["
+)
 _SAVING = re.compile(r"Saving model checkpoint to (\S{1,1000}?checkpoint-(\d{1,12}))(?:/|\s|$)")
 _TARGET = re.compile(r"Total optimization steps ?= ?(\d[\d,]{0,19})")
 #: An epoch is no step.
 _STEPS = tuple(name for name in STEPS if "epoch" not in name)
 _MAX_TOTALS = 64
 _RUNNING = "***** Running training *****"
-_SNIFF = re.compile(rb"\{'[^'\n]{1,200}': [^\n]{0,4000}'epoch': '?[\d.]{1,24}'?[,}]")
+_SNIFF = re.compile(
+    rb"\{'[^'\n]{1,200}': [^\n]{0,4000}'"
+    rb"(?:epoch': '?[\d.]{1,24}'?[,}]|(?:iteration|global_step/max_steps)': '\d{1,12}/\d)"
+    rb"[^\n]{0,4000}"
+)
 
 #: Axolotl's.
 _UNITS = {
@@ -78,7 +88,7 @@ class _Parser:
     def feed(self, line: str) -> Iterable[Item]:
         if bar := _BAR.match(line):
             self._bars.see(int(bar[1]), int(bar[2]))
-        if "'epoch': " in line:
+        if "'epoch': " in line or "'iteration': '" in line:
             return self._number(read_dict(line, self._records))
         if found := _SAVING.search(line):
             fields = {"action": "save", "ok": True, "path": found[1]}
@@ -107,7 +117,9 @@ def read_dict(line: str, records: Records | None = None) -> tuple[Item, ...]:
     if begin is None:
         return ()
     record = {key: quoted or bare for key, quoted, bare in _PAIR.findall(line, begin.start())}
-    return (records or Records(_UNITS, steps=_STEPS)).rows(record) if "epoch" in record else ()
+    if not record.keys() & {"epoch", "iteration"} or _KNOWN.search(line, begin.start()) is None:
+        return ()
+    return (records or Records(_UNITS, steps=_STEPS)).rows(record)
 
 
 class Transformers(LineFormat):
@@ -115,11 +127,17 @@ class Transformers(LineFormat):
 
     name = "transformers"
     framework = "transformers"
-    needles = (b"'epoch': ", b"%|", b"Saving model checkpoint to ", b"Total optimization steps", _RUNNING.encode())
+    needles = (
+        b"'epoch': ", b"'iteration': '", b"%|", b"Saving model checkpoint to ", b"Total optimization steps",
+        _RUNNING.encode(),
+    )  # fmt: skip
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""
-        return SURE if _SNIFF.search(head) else NO
+        found = (
+            dicts[0].decode("utf-8", "replace") for dicts, _ in zip(_SNIFF.finditer(head), range(50), strict=False)
+        )
+        return SURE if any(map(_KNOWN.search, found)) else NO
 
     def parser(self) -> LineParser:
         """Return a parser for one file."""

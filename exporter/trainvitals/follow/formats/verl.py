@@ -12,9 +12,11 @@ from collections.abc import Iterable
 
 from trainvitals.follow.base import NO, SURE, Item, LineFormat, LineParser, Row
 
-_LINE = re.compile(r"(?:^|\s)step:(\d{1,12}) - (.{1,200000})")
-_PAIR = re.compile(r"([A-Za-z_][^\s:]{0,160}):([+-]?(?:nan|inf|\d[\d.]{0,30}(?:e[+-]?\d{1,3})?))(?= - |\s*$)")
-_SNIFF = re.compile(rb"(?:^|\s)step:\d+ - [A-Za-z_][\w/@.-]{1,160}:[+-]?[\dni]")
+_LINE = re.compile(r"(?:^|[\s\]:>])step:(\d{1,12}) - (.{1,200000})")
+_PAIR = re.compile(
+    r"([A-Za-z_][^\s:]{0,160}):(?:np\.float\d\d\()?([+-]?(?:nan|inf|\d[\d.]{0,30}(?:e[+-]?\d{1,3})?))\)?(?= - |\s*$)"
+)
+_SNIFF = re.compile(rb"(?:^|[\s\]:>])step:\d+ - [A-Za-z_][\w/@.-]{1,160}:[+-]?[\dni]")
 _NAMES = {
     "actor/loss": "loss",
     "train/loss": "loss",
