@@ -302,3 +302,20 @@ def test_the_spike_is_found_in_any_noise():
         run = Tape(LossSpike())
         run.play([3.0 + 0.04 * numbers.gauss(0.0, 1.0) / math.sqrt(numbers.gammavariate(5.0, 0.2)) for _ in range(900)])
         assert first_active(run.play([3.0 * ratio for ratio in BLOOM])) is not None
+
+
+def test_asking_seldom_changes_nothing():
+    """The ratio of calm steps is made when somebody asks; the answer is that of who asked after every step."""
+    losses = [*noise(400), *noise(40, level=3.2, seed=2), *noise(300, seed=3)]
+    often, seldom = Tape(LossSpike(), first=1000), Tape(LossSpike(), first=1000)
+    verdicts = often.play(losses)
+
+    asked = []
+    for begin in range(0, len(losses), 37):
+        for loss in losses[begin : begin + 37]:
+            seldom.step, seldom.count, seldom.time = seldom.step + 1, seldom.count + 1, seldom.time + 1.0
+            seldom.detector.observe(Step(seldom.step, seldom.count, seldom.time, {"loss": loss}))
+        asked.append(seldom.detector.verdict())
+
+    assert verdicts[36::37] == asked
+    assert any(verdict is not None and verdict.active for verdict in asked)

@@ -38,6 +38,8 @@ _LARGEST_LOSS = 1e38
 _LARGEST_SIGMAS = 1e6
 #: The finding is some steps old when the tests are sure of it: it began where so many sigmas were exceeded.
 _ONSET_SIGMAS = 2.0
+#: An outlier joins the baseline with so many tails, or a spike would hide the next.
+_CAP = 5.0
 #: A statistic at so many times its threshold is no edge of a noise.
 _SURE = 1.5
 
@@ -126,12 +128,29 @@ class LossSpike:
         self._since = 0
         self._counts: tuple[int, ...] = ()
         self._before = self._peak = self._unrecovered = 0.0
+        #: Fewer recent losses than this above so many tails are nothing to any test, whatever they are.
+        self._calm_tails = 0.99 * min(
+            settings.outlier_sigmas,
+            settings.level_errors * MEDIAN_ERROR / math.sqrt(settings.recent) / settings.usual_tail,
+        )
+        self._few = min(settings.outliers_of[0], settings.recent // 2)
+        #: The level by which calm losses are passed, as the window gave it and with its floor; what is above these
+        #: tails; and what is counted or capped.
+        self._known: Level | None = None
+        self._level = Level(0.0, 0.0, 0.0)
+        self._limit = self._ceiling = -math.inf
+        #: So many points are judged in full, because enough that are large are among the recent.
+        self._loud = 0
+        #: The ratio and its numbers are those of an earlier step.
+        self._is_stale = False
         self._begin_segment()
 
     def _begin_segment(self) -> None:
         self._baseline = Window(self._settings.baseline)
         self._recent: deque[_Point] = deque(maxlen=self._settings.recent)
         self._episode: _Episode | None = None
+        self._is_calm = False
+        self._known = None
 
     def observe(self, step: Step) -> None:
         """Take the next step; a rollback, a restart and a raised learning rate open a new segment.
@@ -148,9 +167,53 @@ class LossSpike:
         if loss is None or not math.isfinite(loss):
             return
         self._points += 1
+        if self._is_calm and self._pass(loss, step):
+            return
         ratio = self._judge(max(-_LARGEST_LOSS, min(loss, _LARGEST_LOSS)), step)
         shown = self._latch.update(ratio or 0.0, step)
         self._ratio = shown if ratio is not None or self._latch.held else None
+        self._is_stale = False
+        self._is_calm = ratio is not None and self._episode is None and not self._latch.held and self._baseline.full
+
+    def _pass(self, loss: float, step: Step) -> bool:
+        """Take a loss that no test can find odd, as nearly all are, and return whether it was one.
+
+        It does what :meth:`_judge` would do, at a fifth of the cost: the ratio is only made when somebody asks for it.
+        """
+        known = self._baseline.level()
+        if known is not self._known:
+            self._know(known)
+        if not -_LARGEST_LOSS <= loss < self._ceiling:
+            self._loud = self._settings.recent
+            return False
+        if self._loud:
+            self._loud = self._loud - 1 or int(self._large() >= self._few)
+            return False
+        if loss >= self._limit and self._large() + 1 >= self._few:
+            self._loud = self._settings.recent
+            return False
+        recent, oldest = self._recent, self._recent[0]
+        self._baseline.push(oldest.capped)
+        self._correlation.push(oldest.sigmas)
+        sigmas = _bounded((loss - known.center) / self._level.tail)
+        recent.append(_Point(step.step, step.count, loss, sigmas, loss))
+        self._is_stale = True
+        return True
+
+    def _know(self, known: Level) -> None:
+        self._known, self._level = known, self._floored(known)
+        tail = self._level.tail
+        is_level = self._level.spread > 0.0
+        self._limit = known.center + self._calm_tails * tail
+        self._ceiling = known.center + min(_CAP, self._settings.event_sigmas) * tail if is_level else -math.inf
+        if self._large() >= self._few:
+            self._loud = self._settings.recent
+        self._remember(self._level)
+
+    def _large(self) -> int:
+        """Return how many of the recent losses are large, by the level of now or by that of their time."""
+        limit, tails = self._limit, self._calm_tails
+        return len([point for point in self._recent if point.loss >= limit or point.sigmas >= tails])
 
     def _follow_learning_rate(self, rate: float | None) -> None:
         """Only a rise counts: after a drop the loss falls, and the old baseline stays a fair one."""
@@ -171,7 +234,9 @@ class LossSpike:
             return self._episode.level
         if not self._baseline.full:
             return self._worst
-        level = self._baseline.level()
+        return self._floored(self._baseline.level())
+
+    def _floored(self, level: Level) -> Level:
         floor = self._settings.spread_floor * abs(level.center)
         return Level(level.center, max(level.spread, floor), max(level.tail, floor))
 
@@ -183,7 +248,7 @@ class LossSpike:
             self._push(_Point(step.step, step.count, loss, 0.0, loss))
             return None
         sigmas = _bounded((loss - level.center) / level.tail)
-        self._push(_Point(step.step, step.count, loss, sigmas, min(loss, level.center + 5.0 * level.tail)))
+        self._push(_Point(step.step, step.count, loss, sigmas, min(loss, level.center + _CAP * level.tail)))
         if self._episode is None and (self._points <= settings.warmup_points or step.step < settings.warmup_steps):
             return None
         self._events += sigmas > settings.event_sigmas
@@ -278,6 +343,8 @@ class LossSpike:
         units of the loss), ``events`` (single points beyond 6 sigmas so far) and ``unrecovered``: 1 or more when the
         loss was not back after 200 steps, or above twice the baseline for 5 points.
         """
+        if self._is_stale:
+            self._ratio, self._is_stale = self._test(self._level), False
         if self._ratio is None:
             return None
         held = self._latch.held

@@ -76,7 +76,11 @@ class Window:
     def _look(self) -> Level:
         values = self._sorted
         center = middle(values)
-        deviations = sorted([abs(value - center) for value in values])
+        # Two rising rows, which are sorted in one go.
+        split = bisect_left(values, center)
+        deviations = [center - value for value in reversed(values[:split])]
+        deviations += [value - center for value in values[split:]]
+        deviations.sort()
         spread = MAD_TO_SIGMA * middle(deviations)
         if spread == 0.0:
             spread = MEAN_TO_SIGMA * sum(deviations) / len(deviations)
