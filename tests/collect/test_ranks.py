@@ -72,9 +72,6 @@ def test_a_healthy_rank_has_its_series(spool):
         'trainvitals_events_total{kind="checkpoint",*}': 1.0,
         'trainvitals_signal_ratio{run="healthy",signal="loss_nonfinite"}': 0.0,
         'trainvitals_signal_statistic{run="healthy",signal="loss_nonfinite",statistic="steps"}': 0.0,
-        'trainvitals_signal_ratio{run="healthy",signal="stall"}': 0.0,
-        'trainvitals_signal_statistic{run="healthy",signal="stall",statistic="warning_seconds"}': 120.0,
-        'trainvitals_signal_statistic{run="healthy",signal="stall",statistic="critical_seconds"}': 600.0,
     }
     start = scrape[f"trainvitals_start_timestamp_seconds{{{labels}}}"]
     step = scrape[f"trainvitals_last_step_timestamp_seconds{{{labels}}}"]
