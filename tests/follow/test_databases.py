@@ -287,6 +287,36 @@ def test_columns_may_hold_anything(tmp_path):
     ]
 
 
+def test_a_table_without_an_end_is_an_error(tmp_path, monkeypatch):
+    """A view may go on for ever: it is given up."""
+    monkeypatch.setattr(sqlite, "_LONGEST", 0.1)
+    path = tmp_path / "tiny.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE VIEW metrics AS WITH RECURSIVE n(step) AS (SELECT 1 UNION ALL SELECT step + 1 FROM n) "
+            "SELECT step AS rowid, 'a' AS run_name, '' AS timestamp, step, '{}' AS metrics FROM n"
+        )
+    connection.close()
+
+    with pytest.raises(ValueError, match="interrupted"):
+        list(Trackio().read(str(path)))
+
+
+def test_huge_texts_are_cut_by_the_database(tmp_path):
+    """A step with a megabyte of JSON costs itself."""
+    path = tmp_path / "tiny.db"
+    write_trackio(path)
+    with sqlite3.connect(path) as connection:
+        insert = "INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES ('first', '', 'tiny', ?, ?)"
+        connection.execute(insert, (8, '{"loss": 1.5, "words": "' + "x" * 1_000_000 + '"}'))
+        connection.execute(insert, (9, '{"loss": 2.5}'))
+    connection.close()
+
+    rows = [item for item in Trackio().read(str(path)) if isinstance(item, Row)]
+
+    assert [row.step for row in rows if row.values.get("loss") in {1.5, 2.5} and row.step > 5] == [9]
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", "a: [", "status: !!python/object:os.system {}"])
 def test_a_damaged_meta_is_an_error_of_the_run(tmp_path, text):
     """It may be in the middle of being written: the core tries again."""

@@ -13,13 +13,18 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from trainvitals.follow.base import FileFormat
+
 MAGIC = b"SQLite format 3\0"
 #: Rows of one question: some milliseconds.
-CHUNK = 10_000
+CHUNK = 5000
+#: A question takes so many seconds at most, which is looked at after so many of SQLite's operations.
+_LONGEST, _OPERATIONS = 5.0, 100_000
 #: A writer's lock is waited for so many seconds; the reading is tried again later anyway.
 _PATIENCE = 0.25
 #: A database whose writer died is copied, to be read, if it is not larger.
@@ -31,6 +36,9 @@ class Database:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._deadline = 0.0
+        # A schema may hold views that never end.
+        connection.set_progress_handler(lambda: time.monotonic() > self._deadline, _OPERATIONS)
 
     def columns(self, table: str) -> set[str]:
         """Return the names of the columns of a table; empty, if there is none."""
@@ -38,6 +46,7 @@ class Database:
 
     def ask(self, question: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of an answer."""
+        self._deadline = time.monotonic() + _LONGEST
         try:
             return self._connection.execute(question, tuple(values)).fetchall()
         except sqlite3.OperationalError as error:
@@ -50,7 +59,10 @@ class Database:
             raise ValueError(str(error)) from None
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield all rows of a table in the order in which they were added, many at once; each begins with its rowid."""
+        """Yield all rows of a table in the order in which they were added, many at once; each begins with its rowid.
+
+        Columns are SQL: a text that is not cut by ``substr`` may have a gigabyte.
+        """
         question = f"SELECT rowid, {', '.join(columns)} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT {CHUNK}"  # noqa: S608
         last = -(2**63)
         while found := self.ask(question, (last,)):
@@ -58,6 +70,23 @@ class Database:
             if len(found) < CHUNK:
                 return
             last = found[-1][0]
+
+
+class DatabaseFormat(FileFormat):
+    """A format that is a database."""
+
+    companions = ("-wal",)
+
+    def signature(self, path: str) -> object:
+        """Return what is another when the content is another.  Raises OSError.
+
+        What is in the write-ahead log counts when the index, which is shared memory, says so; its head has the number
+        of the last frame that does.
+        """
+        index = b""
+        with contextlib.suppress(OSError), open(f"{path}-shm", "rb") as file:
+            index = file.read(48)
+        return index, super().signature(path)
 
 
 def has_columns(head: bytes, path: str, table: str, columns: set[str], marks: Sequence[bytes]) -> bool:

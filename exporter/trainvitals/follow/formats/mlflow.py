@@ -19,7 +19,7 @@ import yaml
 from trainvitals.follow.base import NO, SURE, Facts, FileFormat, Item, Row
 from trainvitals.follow.record import Records, number
 from trainvitals.follow.series import Series
-from trainvitals.follow.sqlite import Database, has_columns, reading
+from trainvitals.follow.sqlite import Database, DatabaseFormat, has_columns, reading
 
 _COLUMNS = {"key", "value", "timestamp", "run_uuid", "step", "is_nan"}
 _TARGETS = ("max_steps", "total_steps", "num_steps", "train_iters")
@@ -71,11 +71,10 @@ class _Steps:
             self._items.append(Row(item.step, item.values, time, None, item.split) if isinstance(item, Row) else item)
 
 
-class MLflow(FileFormat):
+class MLflow(DatabaseFormat):
     """The database."""
 
     name = "mlflow"
-    companions = ("-wal",)
 
     def sniff(self, head: bytes, path: str) -> int:
         """Return how sure it is; see :class:`Format`."""
@@ -104,7 +103,8 @@ class _Database:
         self._current = ""
 
     def items(self) -> Iterator[Item]:
-        for rows in self._database.rows("metrics", ("run_uuid", "key", "value", "timestamp", "step", "is_nan")):
+        columns = ("substr(run_uuid, 1, 64)", "substr(key, 1, 256)", "value", "timestamp", "step", "is_nan")
+        for rows in self._database.rows("metrics", columns):
             # Runs that go on at once are told one after the other, a piece of each: their own order stays.
             by_run: dict[str, list[tuple[Any, ...]]] = {}
             for row in rows:
@@ -140,7 +140,7 @@ class _Database:
 
     def _end(self) -> None:
         names = ", ".join("?" * len(_TARGETS))
-        question = f"SELECT run_uuid, value FROM params WHERE key IN ({names})"  # noqa: S608
+        question = f"SELECT run_uuid, substr(value, 1, 64) FROM params WHERE key IN ({names}) LIMIT {_MAX_RUNS}"  # noqa: S608
         targets = dict(self._database.ask(question, _TARGETS))
         for identity, steps in self._steps.items():
             run = self._runs[identity]
@@ -155,11 +155,13 @@ class _Database:
     def _read_runs(self) -> dict[str, _Run]:
         runs: dict[str, _Run] = {}
         names: set[str] = set()
-        for identity, name, experiment, status, started, ended in self._database.ask(
-            "SELECT run_uuid, runs.name, experiments.name, status, start_time, end_time FROM runs "
-            "LEFT JOIN experiments USING (experiment_id) "
-            "WHERE runs.lifecycle_stage IS NOT 'deleted' ORDER BY runs.rowid"
-        )[-_MAX_RUNS:]:
+        found = self._database.ask(
+            "SELECT substr(run_uuid, 1, 64), substr(runs.name, 1, 200), substr(experiments.name, 1, 200), status, "
+            "start_time, end_time FROM runs LEFT JOIN experiments USING (experiment_id) "
+            "WHERE runs.lifecycle_stage IS NOT 'deleted' ORDER BY runs.rowid DESC LIMIT ?",
+            (_MAX_RUNS,),
+        )
+        for identity, name, experiment, status, started, ended in reversed(found):
             called = str(name or identity)
             if experiment not in {None, "", "Default"}:
                 called = f"{experiment}/{called}"

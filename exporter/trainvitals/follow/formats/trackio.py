@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trainvitals.follow.base import NO, SURE, Facts, FileFormat, Item, Row
+from trainvitals.follow.base import NO, SURE, Facts, Item, Row
 from trainvitals.follow.record import Records, load, number
-from trainvitals.follow.sqlite import Database, has_columns, reading
+from trainvitals.follow.sqlite import Database, DatabaseFormat, has_columns, reading
 from trainvitals.follow.text import timestamp
 
 _COLUMNS = {"timestamp", "run_name", "step", "metrics"}
 _TARGETS = ("max_steps", "total_steps", "num_steps")
-_LONGEST = 1 << 16
+#: Of a step (or settings) whose JSON is longer, nothing is taken.
+_LONGEST = 1 << 15
+_MAX_RUNS = 4096
 
 
-class Trackio(FileFormat):
+class Trackio(DatabaseFormat):
     """See the module."""
 
     name = "trackio"
-    companions = ("-wal",)
 
     def sniff(self, head: bytes, path: str) -> int:
         """Return how sure it is; see :class:`Format`."""
@@ -50,7 +51,13 @@ class _Runs:
         self._time: float | None = None
 
     def items(self) -> Iterator[Item]:
-        columns = (self._identity, "run_name", "step", "timestamp", "metrics")
+        columns = (
+            f"substr({self._identity}, 1, 200)",
+            "substr(run_name, 1, 200)",
+            "step",
+            "substr(timestamp, 1, 64)",
+            f"substr(metrics, 1, {_LONGEST})",
+        )
         items: list[Item] = []
         for rows in self._database.rows("metrics", columns):
             items.clear()
@@ -87,9 +94,11 @@ class _Runs:
     def _targets(self) -> Iterator[Item]:
         if not self._database.columns("configs") >= {self._identity, "config"}:
             return
-        for identity, text in self._database.ask(f"SELECT {self._identity}, config FROM configs ORDER BY rowid"):  # noqa: S608
+        identity = f"substr({self._identity}, 1, 200)"
+        question = f"SELECT {identity}, substr(config, 1, {_LONGEST}) FROM configs ORDER BY rowid LIMIT {_MAX_RUNS}"  # noqa: S608
+        for whose, text in self._database.ask(question):
             config = load(text) if isinstance(text, (str, bytes)) else None
             target = next((number(config[name]) for name in _TARGETS if name in config), None) if config else None
-            if identity in self._names and target is not None and 0.0 < target < 2.0**53:
-                yield from self._switch(identity, "")
+            if whose in self._names and target is not None and 0.0 < target < 2.0**53:
+                yield from self._switch(whose, "")
                 yield Facts(target_steps=int(target))
