@@ -322,6 +322,77 @@ def test_a_restart_while_the_log_was_rotated(follow, tmp_path):
     assert [step.step for step in run.steps] == [20, 30]
 
 
+def test_a_half_line_after_a_restart_has_its_time(follow, tmp_path):
+    """A restart in the middle of a line does not tell half of it, however long nothing comes at first."""
+    path, positions = tmp_path / "t.log", str(tmp_path / "positions.json")
+    write(path, line(0), "iter 10: loss 2.5")
+    follower = follow("t.log", positions=positions)
+    follower.poll()
+    follower.save()
+
+    again = follow("t.log", positions=positions)
+    assert [run.steps for run in again.poll()] == [[]]
+    write(path, "500, time 250.00ms, mfu 30.00%\n", mode="a")
+
+    (run,) = again.poll()
+    assert [(step.step, step.values["loss"]) for step in run.steps] == [(10, 2.55)]
+
+
+def test_a_whole_file_that_is_half_at_a_restart(follow, tmp_path):
+    """What was told before is known to be told when it can be read again, also over several restarts."""
+    path, positions = tmp_path / "state.json", str(tmp_path / "positions.json")
+    rows = [["", step, 3.0 - step / 8] for step in range(1, 6)]
+    write(path, json.dumps(rows))
+    follower = follow("state.json", formats=[Whole()], positions=positions)
+    assert steps(follower.poll()) == {f"{tmp_path.name}/state": [1, 2, 3, 4, 5]}
+    follower.save()
+    write(path, "[[")
+    for _ in range(2):
+        follower = follow("state.json", formats=[Whole()], positions=positions)
+        assert [run.steps for run in follower.poll()] in ([], [[]])
+        follower.save()
+    write(path, json.dumps([*rows, ["", 6, 1.0]]))
+
+    (run,) = follower.poll()
+    assert [(step.step, step.count) for step in run.steps] == [(6, 6)]
+    assert run.attempt == 0
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_table_that_is_written_again_while_we_are_away(follow, tmp_path, is_empty):
+    """Rows that were told are not told again, even if the table was empty, on its way to be written, when we came."""
+    path, positions = tmp_path / "metrics.csv", str(tmp_path / "positions.json")
+    write(path, "epoch,step,train_loss\n", *(f"0,{step},{step / 8}\n" for step in range(1, 10)))
+    follower = follow("metrics.csv", positions=positions)
+    follower.poll()
+    follower.save()
+    if is_empty:
+        write(path, "")
+        for _ in range(2):
+            follower = follow("metrics.csv", positions=positions)
+            follower.poll()
+            follower.save()
+    write(path, "epoch,step,train_loss,val_loss\n", *(f"0,{step},{step / 8},\n" for step in range(1, 12)))
+
+    (run,) = follow("metrics.csv", positions=positions).poll()
+    assert [(step.step, step.count) for step in run.steps] == [(10, 10), (11, 11)]
+    assert run.attempt == 0
+
+
+def test_a_table_of_another_run_while_we_are_away(follow, tmp_path):
+    """A table that another run wrote in its place is told from its begin, as another attempt."""
+    path, positions = tmp_path / "metrics.csv", str(tmp_path / "positions.json")
+    write(path, "step,loss\n", *(f"{step},{step / 8}\n" for step in range(1, 10)))
+    follower = follow("metrics.csv", positions=positions)
+    follower.poll()
+    follower.save()
+    write(path, "step,loss\n", *(f"{step},{step / 4}\n" for step in range(1, 12)))
+
+    (run,) = follow("metrics.csv", positions=positions).poll()
+    assert [step.step for step in run.steps] == list(range(1, 12))
+    assert run.attempt == 1
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"version":1,"state":{"logs":[],"runs":3}}', '{"version":9}', "\0" * 99]
 )

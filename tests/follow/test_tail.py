@@ -208,3 +208,39 @@ def test_no_regular_file_is_an_error(tmp_path):
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(OSError, match="regular"):
             read(Tail(str(path)))
+
+
+def test_copied_and_emptied_before_anything_was_read(log):
+    """A file whose begin was seen, and that was copied and emptied before its turn came, is read from the copy."""
+    tail = Tail(str(log))
+    read(tail)
+    log.rename(log.with_name("train.log.1"))
+    log.write_text("four\nfive\n")
+    read(tail)
+    assert read(tail, 0) == ""
+    shutil.copy(log, log.with_name("train.log.2"))
+    os.truncate(log, 0)
+    append(log, "six\n")
+
+    assert read(tail) == "|four\nfive\n|six\n"
+
+
+def test_copied_twice_and_renamed_before_anybody_looked(log):
+    """Each of the files that came and went between two polls is read once, in their order."""
+    tail = Tail(str(log))
+    read(tail)
+    append(log, "four\n")
+    stamp = log.stat().st_mtime_ns
+    for number, text in ((1, "five\n"), (2, "six\n")):
+        copy = log.with_name(f"train.log.{number}")
+        shutil.copy(log, copy)
+        os.utime(copy, ns=(stamp + number, stamp + number))
+        log.write_text(text)
+    os.utime(log, ns=(stamp + 3, stamp + 3))
+    log.rename(log.with_name("train.log.3"))
+    log.write_text("seven\n")
+
+    found = read(tail)
+    found += read(tail) + read(tail)
+
+    assert found.replace("|", "") == "four\nfive\nsix\nseven\n"

@@ -60,6 +60,7 @@ class Reader:
         self._make_scanner = scanner
         self._sure = 0
         self._saved = saved
+        self._owed: Mapping[str, Any] | None = None
         self._tail = Tail(path)
         self._lines = LineReader(None, self._scanner())
         self._parser: BlockParser | None = None
@@ -101,13 +102,17 @@ class Reader:
 
     def state(self) -> dict[str, Any]:
         """Return what must be remembered over a restart, as JSON knows it."""
+        if self._owed is not None:
+            return dict(self._owed)
         position = self._tail.position()
+        is_told_again = isinstance(self.format, FileFormat) or self._is_rewritten
         return {
             "format": "" if self.format is None else self.format.name,
             "position": None if position is None else list(position),
             "unknown": len(self._unknown),
             "in_line": self._lines.in_line,
-            "told": self._told.counts() if isinstance(self.format, FileFormat) else {},
+            "told": self._told.counts() if is_told_again else {},
+            "samples": self._told.samples() if self._is_rewritten else {},
         }
 
     def close(self) -> None:
@@ -143,6 +148,8 @@ class Reader:
         if self.format is None and os.path.isdir(self.path):
             folders = (known for known in self._formats if isinstance(known, FileFormat) and known.folder)
             self.format = next((known for known in folders if known.sniff(b"", self.path)), None)
+        for _ in self._catch_up():
+            pass
         if isinstance(self.format, FileFormat):
             if final or not 0.0 <= now - self._grew < self._pause:
                 self._grew = now
@@ -295,17 +302,27 @@ class Reader:
             return
         if found is not None:
             self._settle_on(found, SURE)
+        if position is not None:
+            self._tail = Tail(self.path, Position(*position))
+        self._owed = saved
+        yield from self._catch_up()
+
+    def _catch_up(self) -> Iterator[list[Piece]]:
+        """Read again what was told before a restart.  Where the log cannot be read just now, there is a next time."""
+        owed, found = self._owed, self.format
+        if owed is None:
+            return
         if isinstance(found, FileFormat):
-            yield self._read_file(found, saved["told"])
+            yield self._read_file(found, owed["told"])
             self._signature = None
-            return
-        if position is None:
-            return
-        self._tail = Tail(self.path, Position(*position))
-        if self._tail.open():
-            yield from self._read_again(found, saved["unknown"])
-        if saved["in_line"]:
-            self._lines.skip_line()
+        elif owed["position"] is not None:
+            self._begin()
+            if self._tail.open():
+                yield from self._read_again(found, owed["unknown"])
+            self._told.owe(owed["told"], owed.get("samples", {}))
+            if owed["in_line"]:
+                self._lines.skip_line()
+        self._owed = None
 
     def _read_again(self, found: Format | None, unknown: int) -> Iterator[list[Piece]]:
         tail = self._tail

@@ -108,6 +108,8 @@ class Tail:
                 return
             self._switch(self._next.popleft())
             begins = True
+            if not self._next and not self._follows(self._file):
+                self._begin_again()
 
     def read_head(self, size: int) -> bytes:
         """Return the begin of the file that is read now, whatever was read of it."""
@@ -154,7 +156,7 @@ class Tail:
             return self._reopen()
         self._file.refresh()
         self.changed = self._file.changed
-        if self._offset and not self._file.follows(self._offset, self._before):
+        if not self._follows(self._file):
             return self._begin_again()
         try:
             status = os.stat(self.path)
@@ -165,23 +167,32 @@ class Tail:
         elif self._replaced or final:
             # Its program had a poll's time to write the last of it there.
             self._replaced = False
-            self._next.extend(self._between(self._file))
-            self._next.append(_Open(self.path))
+            here = _Open(self.path)
+            self._next.extend([*self._between(self._file, here), here])
         else:
             self._replaced = True
         return False
+
+    def _follows(self, file: _Open) -> bool:
+        """Whether what was read, or seen at the begin before anything was read, is in the file still."""
+        return file.follows(self._offset, self._before) if self._offset else file.begins()
 
     def _begin_again(self) -> bool:
         """The file was emptied or written again, in place.  What was added before that may be in a copy."""
         here = self._file
         assert here is not None  # noqa: S101  Its caller asked.
-        gone = Position(here.device, here.inode, self._offset, _digest(self._head), _digest(self._before))
+        if self._offset:
+            gone = Position(here.device, here.inode, self._offset, _digest(self._head), _digest(self._before))
+        else:
+            # Nothing was read before it was emptied; its begin was seen.
+            gone = Position(here.device, here.inode, len(here.begin), _digest(here.begin), _digest(here.begin))
         rest = self._find(gone, copy=True)
+        here.see_begin()
         if rest is None:
             self._seek(0)
             return True
         self._file = rest
-        self._next.extend([*self._between(rest), here])
+        self._next.extend([*self._between(rest, here), here])
         return False
 
     def _reopen(self) -> bool:
@@ -202,7 +213,7 @@ class Tail:
             return start.offset > 0
         self._file = rest
         self._seek(start.offset)
-        self._next.extend([*self._between(rest), here])
+        self._next.extend([*self._between(rest, here), here])
         return False
 
     def _switch(self, file: _Open) -> None:
@@ -232,7 +243,7 @@ class Tail:
                 file.close()
         return None
 
-    def _between(self, old: _Open) -> list[_Open]:
+    def _between(self, old: _Open, here: _Open) -> list[_Open]:
         """Return the files that came and went between an old one and the present one, oldest first."""
         found = []
         name = os.path.basename(self.path)
@@ -241,7 +252,7 @@ class Tail:
                 continue
             with contextlib.suppress(OSError):
                 file = _Open(path)
-                if file.changed_ns > old.changed_ns and file.inode != old.inode:
+                if file.changed_ns > old.changed_ns and file.inode not in {old.inode, here.inode}:
                     found.append(file)
                 else:
                     file.close()
@@ -271,7 +282,8 @@ class _Open:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:
             self.refresh()
-            if os.pread(self._descriptor, 3, 0) == _GZIP:
+            self.see_begin()
+            if self.begin.startswith(_GZIP):
                 self._raw = os.fdopen(os.dup(self._descriptor), "rb")
                 self._archive = gzip.GzipFile(fileobj=self._raw)
         except BaseException:
@@ -299,6 +311,19 @@ class _Open:
         if not data:
             self.size = offset
         return data
+
+    def see_begin(self) -> None:
+        """Remember the first bytes there are."""
+        self.begin = os.pread(self._descriptor, _MARK, 0)
+
+    def begins(self) -> bool:
+        """Whether it begins as it did."""
+        seen = self.begin
+        self.see_begin()
+        if self.begin.startswith(seen):
+            return True
+        self.begin = seen
+        return False
 
     def marks(self, offset: int) -> tuple[str, str]:
         """Return the digests by which the file is known again."""
