@@ -52,7 +52,7 @@ class Listener(Deaf):
             return None
         last = self.heard[-1]
         is_active = last in self.active
-        return Verdict(ratio=float(last if is_active else 0), since_step=last, severity=self.severity)
+        return Verdict(ratio=float(abs(last) if is_active else 0), since_step=last, severity=self.severity)
 
 
 class Broken(Listener):
@@ -101,7 +101,7 @@ def test_a_detector_that_fails_costs_itself_only():
 
     panel.observe(step(1, 1.0))
     panel.observe_event(evaluation(2, 2.0))
-    verdicts = [(detector.signal, verdict is None) for detector, verdict in panel.verdicts()]
+    verdicts = [(detector.signal, panel.verdict(detector) is None) for detector in panel.detectors]
 
     assert ([1], [1, -2]) == (deaf.heard, listener.heard)
     assert [("broken", True), ("deaf", True), ("listener", False)] == verdicts
@@ -112,23 +112,56 @@ def test_a_detector_that_fails_costs_itself_only():
 
 def test_what_is_over_is_kept():
     """A signal that was on in the middle is in the outcome, with the verdict of that time."""
-    panel = Panel([Deaf(), Listener(active=(4, 5))], [].append)
-    record = Record(panel, every=1)
+    panel = Panel([Deaf(), Listener(active=(8, 16))], [].append)
+    record = Record(panel)
 
-    record.feed(in_order([step(number, float(number)) for number in range(1, 10)], []))
+    record.feed(in_order([step(number, float(number)) for number in range(1, 30)], []))
     deaf, listener = record.outcomes()
 
     assert (None, None, False, "a step") == (deaf.last, deaf.worst, deaf.judged, deaf.needs)
-    assert (0.0, 5.0, True) == (listener.last.ratio, listener.worst.ratio, listener.judged)
+    assert (0.0, 16.0, True) == (listener.last.ratio, listener.worst.ratio, listener.judged)
+
+
+def test_what_is_held_is_seen_in_a_long_run():
+    """Between two looks of a long run, a detector that holds its signal for eight steps is asked."""
+
+    class Holder(Listener):
+        @property
+        def held(self):
+            """Whether one of the last eight steps was odd."""
+            return bool(set(self.active) & set(self.heard[-8:]))
+
+        def verdict(self):
+            """Say so."""
+            return Verdict(ratio=float(self.held), since_step=19_001)
+
+    record = Record(Panel([Holder(active=(19_001,))], [].append))
+
+    record.feed(step(number, float(number)) for number in range(1, 20_000))
+    (outcome,) = record.outcomes()
+
+    assert (0.0, 1.0) == (outcome.last.ratio, outcome.worst.ratio)
+
+
+def test_events_come_between_the_steps_of_a_block():
+    """Order is kept where steps are handed on in blocks, over several feeds."""
+    listener = Listener()
+    record = Record(Panel([Deaf(), listener], [].append))
+
+    record.feed([step(1, 1.0), step(2, 2.0), evaluation(2, 2.0), step(3, 3.0)])
+    record.feed([step(4, 4.0), evaluation(4, 4.0)])
+
+    assert [1, 2, -2, 3, 4, -4] == listener.heard
 
 
 def test_the_gravest_verdict_wins():
     """A critical verdict is not replaced by a larger ratio that is a warning."""
-    listener = Listener(active=(3, 8), severity="critical")
-    record = Record(Panel([listener], [].append), every=1)
+    listener = Listener(active=(-3, -8), severity="critical")
+    record = Record(Panel([listener], [].append))
 
-    record.feed(iter([step(2, 1.0), step(3, 2.0)]))
+    record.feed([step(2, 1.0), evaluation(3, 2.0)])
     listener.severity = "warning"
-    record.feed(iter([step(8, 3.0), step(9, 4.0)]))
+    record.feed([evaluation(8, 3.0), step(9, 4.0)])
 
-    assert (3.0, "critical") == (record.outcomes()[0].worst.ratio, record.outcomes()[0].worst.severity)
+    assert "critical" == record.outcomes()[0].worst.severity
+    assert -3 == record.outcomes()[0].worst.since_step

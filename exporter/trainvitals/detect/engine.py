@@ -6,8 +6,8 @@ between which it happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from trainvitals.detect.base import Category, Detector, Verdict
@@ -53,10 +53,19 @@ class Panel:
         ]
 
     def observe(self, step: Step) -> None:
-        """Hand on the next step."""
+        """Hand on the next step to all."""
         for detector in self.detectors:
             try:
                 detector.observe(step)
+            except Exception:
+                self._complain(f"detector {detector.signal} cannot take {step!r}")
+
+    def observe_all(self, detector: Detector, steps: Sequence[Step]) -> None:
+        """Hand on the next steps to one: a block for each in turn is faster than all for each step in turn."""
+        observe = detector.observe
+        for step in steps:
+            try:
+                observe(step)
             except Exception:
                 self._complain(f"detector {detector.signal} cannot take {step!r}")
 
@@ -68,15 +77,13 @@ class Panel:
             except Exception:
                 self._complain(f"detector {detector.signal} cannot take {event!r}")
 
-    def verdicts(self) -> Iterator[tuple[Detector, Verdict | None]]:
-        """Yield what each detector says now; None also for one that cannot answer."""
-        for detector in self.detectors:
-            try:
-                verdict = detector.verdict()
-            except Exception:
-                self._complain(f"detector {detector.signal} gives no verdict")
-                verdict = None
-            yield detector, verdict
+    def verdict(self, detector: Detector) -> Verdict | None:
+        """Return what a detector says now; None also for one that cannot answer."""
+        try:
+            return detector.verdict()
+        except Exception:
+            self._complain(f"detector {detector.signal} gives no verdict")
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,40 +108,61 @@ _GRAVITY = {"info": 0, "warning": 1, "critical": 2}
 class Record:
     """Keeps what the detectors of a panel say while a run is read, so that what is over at its end is not lost.
 
-    Signals are held for some steps and minutes after an excess (:class:`trainvitals.detect.base.Latch`), so they are
-    looked at every ``every`` points, and after every event.
+    All are asked every eight points, in a long run at every 256th part of what it had so far, and after results of an
+    evaluation.  One that has the property ``held`` (whether its signal is on, also when its cause is over) is asked
+    every eight points as long as that is true: nothing that it holds is missed.
     """
 
-    def __init__(self, panel: Panel, *, every: int = 8) -> None:
+    _EVERY, _PARTS = 8, 256
+
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
-        self._every = every
-        self._left = every
+        self._points = 0
         self._worst: dict[str, Verdict] = {}
         self._judged: set[str] = set()
         self._last: dict[str, Verdict | None] = {}
 
-    def feed(self, items: Iterator[Step | Event]) -> None:
+    def feed(self, items: Iterable[Step | Event]) -> None:
         """Take what comes next of the run."""
-        observe, left = self._panel.observe, self._left
+        block: list[Step] = []
+        size = max(self._EVERY, self._points // self._PARTS)
         for item in items:
             if isinstance(item, Step):
-                observe(item)
-                left -= 1
-                if left > 0:
-                    continue
-            else:
-                self._panel.observe_event(item)
-            self.look()
-            left = self._every
-        self._left = left
+                block.append(item)
+                if len(block) == size:
+                    self._take(block)
+                    self.look()
+                    block = []
+                    size = max(self._EVERY, self._points // self._PARTS)
+                continue
+            self._take(block)
+            block = []
+            self._panel.observe_event(item)
+            if item.kind == "evaluation":
+                self.look()
+        self._take(block)
+
+    def _take(self, block: Sequence[Step]) -> None:
+        self._points += len(block)
+        every = self._EVERY
+        for detector in self._panel.detectors:
+            if not hasattr(detector, "held"):
+                self._panel.observe_all(detector, block)
+                continue
+            for begin in range(0, len(block), every):
+                self._panel.observe_all(detector, block[begin : begin + every])
+                if detector.held:
+                    self._note(detector, self._panel.verdict(detector))
 
     def look(self) -> None:
         """Ask all detectors."""
-        for detector, verdict in self._panel.verdicts():
-            signal = detector.signal
-            self._last[signal] = verdict
-            if verdict is None:
-                continue
+        for detector in self._panel.detectors:
+            self._note(detector, self._panel.verdict(detector))
+
+    def _note(self, detector: Detector, verdict: Verdict | None) -> None:
+        signal = detector.signal
+        self._last[signal] = verdict
+        if verdict is not None:
             self._judged.add(signal)
             if verdict.active:
                 self._worst[signal] = graver(self._worst.get(signal), verdict)
@@ -163,4 +191,4 @@ def graver(one: Verdict | None, other: Verdict) -> Verdict:
         return max(one, other, key=lambda verdict: _GRAVITY[verdict.severity])
     if one.since_step == other.since_step:
         return other
-    return one if one.ratio >= other.ratio else replace(other)
+    return one if one.ratio >= other.ratio else other

@@ -48,6 +48,11 @@ class NonfiniteLoss:
         self._steps = 0
         self._before: tuple[int, float] | None = None
 
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on, or held."""
+        return self._latch.held
+
     def observe(self, step: Step) -> None:
         """Look at ``loss``, ``grad_norm`` and ``skipped`` among the values."""
         if self._timeline.begins_anew(step):

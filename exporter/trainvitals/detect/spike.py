@@ -145,6 +145,11 @@ class LossSpike:
         self._is_stale = False
         self._begin_segment()
 
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on, or held."""
+        return self._latch.held
+
     def _begin_segment(self) -> None:
         self._baseline = Window(self._settings.baseline)
         self._recent: deque[_Point] = deque(maxlen=self._settings.recent)
