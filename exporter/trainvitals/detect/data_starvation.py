@@ -1,9 +1,9 @@
 """Data starvation: the training waits for its next batch.
 
-The profiler of TensorFlow calls a program highly input-bound from 20 % on, moderately from 5 %.  On 16 public logs with
-this number, all of detection on machines that others share, 13 waited for more than 20 % of their time and learned
-well: that is advice ("info").  From half of the time on (SageMaker's rule of the same purpose) it is a warning: half
-of the devices would do as well.
+The profiler of TensorFlow calls a program highly input-bound from 20 % on, moderately from 5 %.  Of 15 public logs with
+this number, all of detection and most on machines that others share, 14 waited for 20 % of their time or more, and
+learned well: that is advice ("info").  From half of the time on (SageMaker's rule of the same purpose) it is a
+warning: half of the devices would do as well.
 
 Seconds come from ``data_seconds`` and ``step_seconds`` of a log, or from the phases of the probe, where only waits
 that the training could not go on without count.

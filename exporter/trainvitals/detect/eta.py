@@ -1,13 +1,13 @@
 """When a run will be done: the time that is left, with an interval.  A forecast and no signal.
 
 The rate is a mean and no median: pauses for evaluations, checkpoints and garbage are part of the time that is left.
-(On 64 public logs, at 10, 30 and 60 % of the run, a median of the last 100 steps errs half as much again.)  It is the
-mean over the younger half of the run: what a change of the batch did is forgotten when as much time has passed again.
+(On 64 public logs, at 10, 30 and 60 % of the run, a median of the last 100 steps errs half as much again.)  It is taken
+over the younger half of the run: what a change of the batch did is forgotten when as much time has passed again.
 
 The interval has three parts, all as shares of the time that is left: how much blocks of steps differ, how far the
 younger half of what was seen is from the older one (as far the future may be from it, too), and a floor.
-On the same logs 78, 67 and 81 % of the outcomes lay between P10 and P90; what lay outside were changes by plan, which
-nobody can see in a log, and machines that others share.
+On such logs 83, 64 and 77 % of the outcomes lay between P10 and P90; what lay outside were changes by plan, which
+nobody can foresee from a log, and machines that others share.
 """
 
 from __future__ import annotations
