@@ -25,6 +25,8 @@ from trainvitals.telemetry import Event, Step
 #: Points that a test needs, and steps where a point is not an epoch: a run with a warm-up that its log does not show
 #: has fallen by then (11 to 8 in language models).
 POINTS, STEPS = 20, 200
+#: A test is made at every fourth point, and seldom in a long run.
+EVERY = 4
 #: So much below its beginning, a run is learning; at twice that it has learnt.
 FALL = 0.05
 LEARNT = 0.10
@@ -91,7 +93,7 @@ class LossNotFalling:
             self._firsts.append((step.step, loss))
         if loss <= 0.0:
             self._signs += 1
-        if self._trace.push(step.step, step.time, loss):
+        if self._trace.push(step.step, step.time, loss) and self._trace.points % EVERY == 0:
             self._judge()
 
     def observe_event(self, event: Event) -> None:
@@ -117,9 +119,7 @@ class LossNotFalling:
         # An attempt that numbers its steps anew begins where the one before it had got to.
         self._highest = max(self._highest, start)
         half = values[len(values) // 2 :]
-        score = mann_kendall(half)
-        classes, chance = _chance(half, score)
-        if not classes and max(*values[-3:], level) < (1.0 - LEARNT) * self._highest:
+        if max(*values[-3:], level) < (1.0 - LEARNT) * self._highest and not _chance(half, 0.0)[0]:
             self._learnt, self._verdict = True, Verdict(ratio=0.0, severity="info")
             return
         behind = points - self._warm[0]
@@ -127,6 +127,8 @@ class LossNotFalling:
         if behind < POINTS or (not epochs and self._last - self._warm[1] < STEPS):
             self._verdict = None
             return
+        score = mann_kendall(half)
+        classes, chance = _chance(half, score)
         error = MEDIAN_ERROR * spread(late) / math.sqrt(len(late)) / start
         fall = 1.0 - level / start
         flat = self._flatness(fall, fall + TREND * error, score)
@@ -192,8 +194,10 @@ def _chance(half: list[float], score: float) -> tuple[int, float]:
     below = BELOW_STEADILY if score < -2 * TREND else BELOW_CHANCE
     for classes in CLASSES:
         chance = math.log(classes)
-        worst = max(abs(value - chance) for value in half) / chance
-        if worst <= CHANCE and level >= (1.0 - below) * chance:
+        if not (1.0 - below) * chance <= level <= (1.0 + CHANCE) * chance:
+            continue
+        worst = max([abs(value - chance) for value in half]) / chance
+        if worst <= CHANCE:
             return classes, min(CHANCE / max(worst, CHANCE / LARGEST), LARGEST)
     return 0, 0.0
 
