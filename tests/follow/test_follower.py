@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import math
@@ -391,6 +392,45 @@ def test_a_table_of_another_run_while_we_are_away(follow, tmp_path):
     (run,) = follow("metrics.csv", positions=positions).poll()
     assert [step.step for step in run.steps] == list(range(1, 12))
     assert run.attempt == 1
+
+
+def is_open_on(name, path):
+    """Return whether a descriptor is one of a path."""
+    try:
+        return os.readlink(f"/proc/self/fd/{name}") == str(path)
+    except OSError:
+        return False
+
+
+def failing(function, stale):
+    """Return a function of the operating system that fails for these descriptors."""
+
+    def call(descriptor, *more):
+        if descriptor in stale:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return function(descriptor, *more)
+
+    return call
+
+
+def test_a_stale_descriptor_is_opened_anew(follow, tmp_path, monkeypatch):
+    """A descriptor that fails for ever, as one of NFS may, costs a poll: the file is opened again by its path."""
+    path = tmp_path / "t.log"
+    write(path, line(1))
+    follower = follow("t.log")
+    follower.poll()
+    stale = {int(name) for name in os.listdir("/proc/self/fd") if is_open_on(name, path)}
+    assert stale
+    for name in ("fstat", "pread"):
+        monkeypatch.setattr(os, name, failing(getattr(os, name), stale))
+    write(path, line(2), mode="a")
+
+    assert steps(follower.poll()) == {f"{tmp_path.name}/t": []}
+    assert "Stale" in follower.problems[str(path)]
+    assert not any(is_open_on(name, path) for name in map(str, stale))
+    stale.clear()
+    assert steps(follower.poll()) == {f"{tmp_path.name}/t": [2]}
+    assert not follower.problems
 
 
 @pytest.mark.parametrize(

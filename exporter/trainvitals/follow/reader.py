@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -128,6 +129,9 @@ class Reader:
             name, extra = ("", "") if self.format is None else (self.format.name, self.format.extra)
             self.problem = f"{name} needs pip install 'trainvitals[{extra}]': {error}"
         except (OSError, EOFError, zlib.error, ValueError) as error:
+            # A descriptor may have gone stale (NFS), while the path leads to a file that can be read.
+            with contextlib.suppress(OSError):
+                self._tail.close()
             self._bad += 1
             self.problem = str(error) or type(error).__name__
         except Exception as error:

@@ -58,7 +58,7 @@ def clean(block: bytes) -> bytes:
     ASCII is left.  Lines that Docker keeps as JSON objects become what was printed, behind its time.
     """
     if b"\0" in block:
-        block = block.replace(b"\0", b"")
+        block = block.translate(None, b"\0")
     if block[:1] in _MARKS:
         block = block.removeprefix(b"\xef\xbb\xbf").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
     if block.startswith(b'{"log":"'):
