@@ -27,6 +27,11 @@ class CommunicationBound:
         self._finding = Finding(INFO, WARNING)
         self._is_told = False
 
+    @property
+    def held(self) -> bool:
+        """Whether there is a finding."""
+        return self._finding.since is not None
+
     def observe(self, step: Step) -> None:
         """Look at nothing: a step does not tell it."""
 

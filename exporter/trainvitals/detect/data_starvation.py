@@ -35,6 +35,11 @@ class DataStarvation:
         self._number = -1
         self._to_skip = SKIPPED_LINES
 
+    @property
+    def held(self) -> bool:
+        """Whether there is a finding."""
+        return self._finding.since is not None
+
     def observe(self, step: Step) -> None:
         """Look at ``data_seconds`` and ``step_seconds``."""
         data = step.values.get("data_seconds")
