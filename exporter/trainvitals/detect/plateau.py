@@ -109,7 +109,7 @@ class Plateau:
         gain = (old - new) / old
         margin = UPPER * math.hypot(error, other) / old
         hours = max(0.0, (after[-1].time - before[-1].time) / 3600.0)
-        statistics = {"gain": gain, "gain_upper": gain + margin, "hours": hours}
+        statistics = {"gain": gain, "gain_upper": gain + margin, "hours": round(hours, 3)}
         gated = self._gate(third, gain + margin, new)
         limit = GAIN * (OFF if self._finding is not None else 1.0)
         if gated or margin > GAIN or gain + margin >= limit:
