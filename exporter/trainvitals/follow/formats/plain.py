@@ -51,6 +51,7 @@ _ALONE = re.compile(r"\W{0,12}epoch:? ?\[?(\d{1,9})(?: ?/ ?(\d{1,9}))?\]?\W{0,12
 _STEP_ALONE = re.compile(r"(?:.{0,200}\s)?\[step=(\d{1,12})(?:/(\d{1,12}))?(?:,epoch=\d{1,9}(?:/\d{1,9})?)?\]\s{0,4}")
 #: A line that begins so is about an evaluation.
 _EVALUATION = re.compile(r"\W{0,20}(test|testing|val|valid|validation|eval|evaluation)\b(?! loss\b)", re.IGNORECASE)
+_NAMES_OF_IT = frozenset({"test", "testing", "val", "valid", "validation", "eval", "evaluation", "time"})
 _FACTORS = {"ms": 1e3, "%": 1e2}
 _NOTHING: tuple[int | None, int | None] = (None, None)
 _MAX_VALUES = 64
@@ -98,7 +99,7 @@ def _read(line: str) -> _Line:
     _name_times(training)
     if training and (evaluation := _EVALUATION.match(line)):
         split = "test" if evaluation[1].lower().startswith("test") else "validation"
-        read = {name: value for name, value in training.items() if name.lower() not in {"test", "val", "eval", "time"}}
+        read = {name: value for name, value in training.items() if name.lower() not in _NAMES_OF_IT}
         return _Line(None, None, None, None, {}, {**results, split: {**read, **results.get(split, {})}})
     (epoch, epochs), (step, steps) = counts.get("epoch", _NOTHING), counts.get("step", _NOTHING)
     return _Line(epoch, epochs, step, steps, training, results)
@@ -161,11 +162,14 @@ class _Parser:
         #: The epoch of a line of its own, and whether a step was told since anything began.
         self._heading: int | None = None
         self._under_epoch = False
+        #: The number of the first epoch: 0 or 1, as a rule.
+        self._first: int | None = None
         self._counts_steps = False
 
     def feed(self, line: str) -> Iterable[Item]:
         if alone := _ALONE.fullmatch(line[:_LONGEST]):
             self._heading, self._under_epoch = int(alone[1]), True
+            self._begin_at(self._heading, alone[2] is not None)
             return ()
         if "[step=" in line and (alone := _STEP_ALONE.fullmatch(line[:_LONGEST])):
             self._heading, self._under_epoch, self._counts_steps = int(alone[1]), False, False
@@ -194,14 +198,24 @@ class _Parser:
         if found.step is None:
             return found.epoch or 0
         self._counts_steps = True
+        if found.epoch is not None:
+            self._begin_at(found.epoch, found.epochs is not None)
         if found.epoch is not None and found.epoch != self._epoch:
-            if found.epoch < self._epoch:
+            if self._length is None and found.steps and self._first is not None and found.epoch > self._first:
+                # Of the epochs before, only headings were seen.
+                self._before = (found.epoch - self._first) * found.steps
+            elif found.epoch < self._epoch:
                 self._before = 0
             elif found.step <= self._step:
                 self._before += self._length or self._step
             self._epoch = found.epoch
         self._step, self._length = found.step, found.steps
         return self._before + found.step
+
+    def _begin_at(self, epoch: int, is_of_many: bool) -> None:
+        """Remember the first epoch.  Who tells of how many counts from 1, as a rule: the log may begin later."""
+        if self._first is None:
+            self._first = min(epoch, 1) if is_of_many else epoch
 
     def _target(self, found: _Line) -> tuple[Item, ...]:
         if found.step is None:
