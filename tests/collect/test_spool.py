@@ -727,8 +727,10 @@ def test_records_that_make_no_sense_are_left_out_and_counted(spool, reader):
         (6, 6, 6, 1.0, 1),
     ]
     for sequence, *rest in records:
-        body = struct.pack("<QQqdQ16d", sequence, *rest, *[0.5] * 16)
-        patch(path, 17_408 + 176 * sequence, body + struct.pack("<I", zlib.crc32(body)))
+        count, step, now, mask = rest
+        check = now + (sequence + count + step + mask % 65521) + 0.5
+        record = struct.pack("<QQqdQ17d", sequence, *rest, *[0.5] * 16, check)
+        patch(path, 17_408 + 176 * sequence, record)
 
     (file,) = reader.poll()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from types import SimpleNamespace
 
@@ -95,17 +96,28 @@ def test_the_end_of_a_process_within_a_wait(training, clock):
     assert published(training) == ("other", 1003.0, {"train": 1.0, "data": 2.0})
 
 
-def test_tokens_of_quick_steps_are_published_together(training, clock):
-    """Their steps are seen at once, the sum a tenth of a second later at most."""
+def test_tokens_and_samples_of_quick_steps_are_seen_at_once(training):
+    """As are their steps: a process that is killed loses none."""
     reader = rankfile.Reader(training.writer.path)
     for number in range(1, 5):
-        training.step(number, {"loss": 1.0, "tokens": 8})
+        training.step(number, {"loss": 1.0, "tokens": 8, "samples": 3})
     assert len(reader.read_records(0)[0]) == 5
-    assert reader.read_state().tokens == 8.0  # The first of them is looked at closely.
-    clock.now += 0.11
-    training.step(5, {"loss": 1.0, "tokens": 8})
 
-    assert reader.read_state().tokens == 40.0
+    assert (reader.read_state().tokens, reader.read_state().samples) == (32.0, 12.0)
+    reader.close()
+
+
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), -1.0, 5.0])
+def test_amounts_that_make_no_sense_are_not_believed(training, amount):
+    """They stand for what was added since the state was written, so they are finite and greater."""
+    training.step(1, {"loss": 1.0, "tokens": 8})
+    training.finish("ok")
+    with open(training.writer.path, "r+b") as file:
+        file.seek(rankfile.AMOUNTS_OFFSET)
+        file.write(struct.pack("<dd", amount, amount))
+    reader = rankfile.Reader(training.writer.path)
+
+    assert reader.read_state().tokens == 8.0
     reader.close()
 
 

@@ -32,6 +32,7 @@ Step = Callable[[int | None, Mapping[str, Any]], None]
 _WORDS = rankfile.RECORD_AREA // 8
 #: Words of a record before its values, and before its check.
 _HEAD, _CHECK = 5, _WORDS - 1
+_AMOUNTS = rankfile.AMOUNTS_OFFSET // 8
 #: Frameworks whose tensors the garbage collector may not know.
 _UNTRACKED = ("mindspore", "paddle")
 
@@ -151,6 +152,7 @@ class QuickStep:
         if amounts:
             state.samples += amounts[0]
             state.tokens += amounts[1]
+            self._floats[_AMOUNTS], self._floats[_AMOUNTS + 1] = state.samples, state.tokens
         if self._phases:
             self._phases.end_step(now)
         if now - state.heartbeat > FRESH:

@@ -10,12 +10,14 @@ holds instead (:func:`trainvitals.rankfile.layout.check_of`), and a reader drops
     112      wait       8 B  since when the process waits for data, 0.0 while it does not
     128      state 0  384 B  sequence, flags, phase, heartbeat, cumulative counters, crc
     512      state 1         the writer alternates; a reader takes the valid one with the higher sequence
+    896      amounts   16 B  samples and tokens
     1024     text 0  8192 B  sequence, length, crc, JSON {"identity": {...}, "names": [...]}
     9216     text 1          alternates like the state
     17408    ring     4096 records of 176 B: sequence, count, step, time, mask, 16 values, check
 
 A wait is in the state once it has ended; until then the word stands for it, because it comes in every step.
-The state follows within a tenth of a second of a step or a wait, and at once when anything else happens.
+So do samples and tokens, of which the greater number counts.
+The rest of the state follows within a tenth of a second of a step or a wait, and at once when anything else happens.
 
 A record holds up to 16 values; bit *i* of its mask says that the next value belongs to name *i* of the table.
 A step with more values spans several records with the same count.
@@ -31,6 +33,7 @@ Times are ``CLOCK_MONOTONIC`` seconds, comparable between processes of one boot;
 """
 
 from trainvitals.rankfile.layout import (
+    AMOUNTS_OFFSET,
     EVENTS_LIMIT,
     EVENTS_SUFFIX,
     FLAG_DISABLED,
@@ -63,6 +66,7 @@ from trainvitals.rankfile.reader import Reader
 from trainvitals.rankfile.writer import Writer
 
 __all__ = [
+    "AMOUNTS_OFFSET",
     "EVENTS_LIMIT",
     "EVENTS_SUFFIX",
     "FLAG_DISABLED",

@@ -64,6 +64,8 @@ WIDE = 7
 MASK_MODULUS = 65521
 #: In the header's area, behind its checksum.
 WAIT_OFFSET = 112
+#: Behind the states: samples and tokens.
+AMOUNTS_OFFSET = 896
 STATE_OFFSET = HEADER_AREA
 TEXT_OFFSET = 1024
 RING_OFFSET = TEXT_OFFSET + 2 * TEXT_AREA

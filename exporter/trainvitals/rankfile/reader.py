@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import math
 import os
 import stat
 import struct
@@ -12,6 +13,7 @@ import zlib
 from typing import Any
 
 from trainvitals.rankfile.layout import (
+    AMOUNTS_OFFSET,
     CRC,
     FILE_SIZE,
     HEADER,
@@ -48,6 +50,7 @@ _TRIES = 4
 #: No writer gets so far ahead between two polls; a record that claims it is damaged.
 _LONGEST_JUMP = 1 << 32
 _WORD = struct.Struct("<d")
+_AMOUNTS = struct.Struct("<dd")
 _DATA = PHASES.index("data")
 _SEQUENCES = struct.Struct(f"<Q{RECORD_AREA - 8}x")
 
@@ -143,9 +146,19 @@ class Reader:
                     if best is None or fields[0] > best[0]:
                         best = fields
             if best is not None:
-                return self._waiting(State.unpack(best))
+                return self._waiting(self._with_amounts(State.unpack(best)))
             # A writer at full speed was in one slot and then in the other.
         return None
+
+    def _with_amounts(self, state: State) -> State:
+        """Return the state with what was added since it was written."""
+        data = self._read(AMOUNTS_OFFSET, _AMOUNTS.size)
+        if len(data) == _AMOUNTS.size:
+            samples, tokens = _AMOUNTS.unpack(data)
+            # What is no number, or infinite, is not greater in a way that counts.
+            state.samples = samples if state.samples < samples < math.inf else state.samples
+            state.tokens = tokens if state.tokens < tokens < math.inf else state.tokens
+        return state
 
     def _waiting(self, state: State) -> State:
         """Return the state with the wait for data that has begun since it was written."""
