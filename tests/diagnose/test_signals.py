@@ -19,6 +19,7 @@ def rows(run):
         (30, 99, "info", ("watch", "info", False)),
         (10, 25, "critical", ("watch", "critical", True)),
         (10, 25, "warning", ("watch", "warning", True)),
+        (10, 25, "info", ("fine", "info", False)),
         (None, 99, "warning", ("fine", "info", False)),
     ],
 )
@@ -31,7 +32,7 @@ def test_the_state_of_a_signal(tmp_path, since, until, severity, told):
     row = rows(made.runs[0])["odd"]
 
     assert told == (row.state.value, row.severity, row.over)
-    assert since == row.since_step
+    assert row.since_step == (None if told[0] == "fine" else since)
 
 
 def test_who_cannot_say_says_what_it_needs(tmp_path):
@@ -65,6 +66,15 @@ def test_a_new_detector_is_a_new_row(tmp_path):
 
     assert ["never_heard_of", "loss_spike", "log_error"] == [row.signal for row in made.runs[0].signals]
     assert ["never heard of", "loss without jumps"] == [row.title for row in made.runs[0].signals[:2]]
+
+
+def test_each_row_answers_a_question(tmp_path):
+    """That of its signal; of a new one, by its category."""
+    makers = [lambda: Said("loss_spike"), lambda: Said("never_heard_of")]
+
+    assert ["loss jumps or is NaN", "learning", "health"] == [
+        row.question for row in report(table(tmp_path / "a.csv"), detectors=makers).runs[0].signals
+    ]
 
 
 def test_a_failure_in_the_log_is_a_critical_finding(tmp_path):

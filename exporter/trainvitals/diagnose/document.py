@@ -53,6 +53,7 @@ def _signal(row: Signal) -> dict[str, Any]:
     return {
         "signal": row.signal,
         "title": row.title,
+        "question": row.question,
         "category": row.category,
         "state": row.state.value,
         "severity": row.severity,

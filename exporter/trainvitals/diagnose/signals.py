@@ -20,29 +20,38 @@ LOG_ERROR = "log_error"
 _MEANT = frozenset({"interrupted"})
 _LONGEST = 300
 
-#: Signals in words.  One that is not here is shown by its name.
-TITLES = {
-    "loss_not_falling": "loss falls",
-    "loss_nonfinite": "loss is a number",
-    "loss_spike": "loss without jumps",
-    "loss_drift": "loss does not creep up",
-    "overfitting": "validation follows training",
-    "evaluation_mismatch": "evaluation fits training",
-    "leakage_suspected": "validation apart from training",
-    "forgetting": "old skills stay",
-    "metric_decoupled": "metric follows loss",
-    "plateau": "effort pays",
-    "stop_loss": "effort pays as agreed",
-    "stall": "steps go on",
-    "slowdown": "pace holds",
-    "data_starvation": "data comes in time",
-    "straggler": "no rank lags",
-    LOG_ERROR: "no fatal error in the log",
+#: What each signal is about, and what is so when it is off.  One that is not here is shown by its name.
+_FALLS, _JUMPS, _FORK = "loss hardly falls", "loss jumps or is NaN", "training good, validation bad"
+_PROGRESS, _EFFICIENCY = "progress", "efficiency"
+_ABOUT = {
+    "loss_not_falling": (_FALLS, "loss falls"),
+    "loss_nonfinite": (_JUMPS, "loss is a number"),
+    "loss_collapsed": (_JUMPS, "loss is no constant"),
+    "loss_diverged": (_JUMPS, "loss stays below where it began"),
+    "loss_spike": (_JUMPS, "loss without jumps"),
+    "loss_drift": (_JUMPS, "loss does not creep up"),
+    "gradient_anomaly": (_JUMPS, "gradients as usual"),
+    "overfitting": (_FORK, "validation follows training"),
+    "evaluation_mismatch": (_FORK, "evaluation fits training"),
+    "leakage_suspected": (_FORK, "validation apart from training"),
+    "forgetting": ("new skill up, old skill down", "old skills stay"),
+    "metric_decoupled": ("loss falls, metric does not", "metric follows loss"),
+    "plateau": ("long effort, flat return", "effort pays"),
+    "stop_loss": ("long effort, flat return", "effort pays as agreed"),
+    "stall": (_PROGRESS, "steps go on"),
+    "eta": (_PROGRESS, "the end is in sight"),
+    "slowdown": (_PROGRESS, "pace holds"),
+    "data_starvation": (_EFFICIENCY, "data comes in time"),
+    "communication_bound": (_EFFICIENCY, "little time in communication"),
+    "straggler": (_EFFICIENCY, "no rank lags"),
+    "bottleneck": (_EFFICIENCY, "no single bottleneck"),
+    LOG_ERROR: ("health", "no fatal error in the log"),
 }
+_GROUPS = {"data": "data", "parameter": "learning", "resource": "health"}
 
 
 class State(str, Enum):
-    """Fine; watch: of note, or over again; act: on at the end of what was read; cannot say."""
+    """See docs/diagnose.md."""
 
     fine = "fine"
     watch = "watch"
@@ -70,8 +79,14 @@ class Signal:
 
     @property
     def title(self) -> str:
-        """The signal in words."""
-        return TITLES.get(self.signal, self.signal.replace("_", " "))
+        """What is so when the signal is off, in words."""
+        return _ABOUT.get(self.signal, ("", self.signal.replace("_", " ")))[1]
+
+    @property
+    def question(self) -> str:
+        """Which of the questions to a training it answers; of one that is not known, by its category."""
+        found = _ABOUT.get(self.signal)
+        return found[0] if found is not None else _GROUPS.get(self.category, "health")
 
     @property
     def is_finding(self) -> bool:
@@ -90,7 +105,7 @@ def _row(outcome: Outcome, place: str) -> Signal:
     if last is not None and last.active:
         state = State.watch if last.severity == "info" else State.act
         return _finding(outcome, last, state, place, over=False)
-    if worst is not None:
+    if worst is not None and worst.severity != "info":
         return _finding(outcome, worst, State.watch, place, over=True)
     if last is None and not outcome.judged:
         return Signal(

@@ -19,8 +19,8 @@ _STYLES = {State.fine: "green", State.watch: "yellow", State.act: "bold red", St
 _WORDS = {State.cannot_say: "cannot say"}
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
-#: Without a terminal, lines are as long as they are.
-_WIDEST = 240
+#: Where there is no terminal.
+_WIDEST = 140
 #: Runs of which each row is shown; of more, only the findings are.
 _IN_FULL = 12
 
