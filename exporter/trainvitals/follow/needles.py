@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from itertools import accumulate, compress, count
 
+from trainvitals.follow.recent import LONGEST, MOST, Recent
 from trainvitals.follow.text import shape
-
-#: Bounds memory: so many shapes of so many bytes are remembered.  A log with more of them is prose.
-_MOST_SHAPES, _LONGEST_SHAPE = 20_000, 1024
 
 
 class Needles:
@@ -18,14 +16,14 @@ class Needles:
 
     def __init__(self, needles: tuple[bytes, ...]) -> None:
         self._shapes = tuple(dict.fromkeys(map(shape, needles)))
-        self._known: set[bytes] = set()
+        self._known = Recent()
         #: Those of them whose lines may hold a needle.
         self._wanted: set[bytes] = set()
 
     def lines(self, block: bytes, shapes: list[bytes]) -> list[tuple[int, bytes]]:
         """Return the places of these lines of a block and what they are; ``shapes`` are those of all its lines."""
         distinct = set(shapes)
-        new = distinct - self._known
+        new = self._known.new(distinct)
         wanted = self._wanted | self._search(new) if new else self._wanted
         if wanted.isdisjoint(distinct):
             return []
@@ -49,10 +47,8 @@ class Needles:
                 end = len(text) if end < 0 else end
                 found.add(text[text.rfind(b"\n", 0, place) + 1 : end])
                 place = text.find(needle, end)
-        if len(self._known) + len(new) > _MOST_SHAPES:
-            self._known.clear()
-            self._wanted.clear()
-        if len(new) <= _MOST_SHAPES:
-            self._known.update(one for one in new if len(one) <= _LONGEST_SHAPE)
-            self._wanted.update(one for one in found if len(one) <= _LONGEST_SHAPE)
+        self._known.add(new)
+        if len(self._wanted) > MOST:
+            self._wanted, self._known = set(), Recent()
+        self._wanted.update(one for one in found if len(one) <= LONGEST)
         return found

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
+from trainvitals.follow.recent import LONGEST, MOST, Recent
 from trainvitals.follow.text import shape
 
 #: A shape with such a word that was looked at so often and told nothing is harmless too.
 _MOST_LOOKS = 64
-#: Bounds memory, with the bytes of one; a log with more shapes than that is prose, whose lines do not come again.
-_MOST_SHAPES, _LONGEST_SHAPE = 20_000, 1024
 
 #: A line must hold one of these to be looked at; the tests hold every row of the table against them.  Upper-case
 #: letters are rare, which makes words that begin with one quick to search for, all together.
@@ -80,26 +79,25 @@ class Shapes:
     """Keeps which shapes are harmless."""
 
     def __init__(self) -> None:
-        self._harmless: set[bytes] = set()
+        self._harmless = Recent()
         self._looks: Counter[bytes] = Counter()
 
     def suspects(self, shapes: AbstractSet[bytes]) -> set[bytes]:
         """Return those of the shapes that must be looked at; remember the others."""
-        new = shapes - self._harmless
+        new = self._harmless.new(set(shapes))
         if not new:
             return set()
         found = with_words(b"\n".join(new))
-        if len(self._harmless) + len(new) > _MOST_SHAPES:
-            self._harmless.clear()
-        if len(new) <= _MOST_SHAPES:
-            self._harmless.update(one for one in new - found if len(one) <= _LONGEST_SHAPE)
+        self._harmless.add(new - found)
         return found
 
     def told_nothing(self, one: bytes) -> None:
         """Remember that a line of this shape was looked at in vain."""
-        if len(self._looks) > _MOST_SHAPES:
+        if len(self._looks) > MOST:
             self._looks.clear()
+        if len(one) > LONGEST:
+            return
         self._looks[one] += 1
         if self._looks[one] >= _MOST_LOOKS:
             del self._looks[one]
-            self._harmless.add(one)
+            self._harmless.add({one})

@@ -19,9 +19,10 @@ no experts is the loss.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
-from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
+from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Piece, Row, Rows
 from trainvitals.follow.record import number
 from trainvitals.follow.templates import MOST, Template, Word
 from trainvitals.follow.text import timestamp
@@ -85,6 +86,9 @@ _NAMES = {
 }
 _EXTREMES = {"ms": ("seconds", 1e3), "W": ("watts", 1.0), "C": ("celsius", 1.0), "%": ("ratio", 1e2)}
 _MAX_TIMERS = 24
+#: Among lines that are read at once, so many may be of another kind.
+_MOST_OTHERS = 8
+_LONGEST_USUAL = 2000
 
 
 class _Parser:
@@ -97,16 +101,7 @@ class _Parser:
         self._templates = 0
 
     def feed(self, line: str) -> Iterable[Item]:
-        if self._template is not None and (usual := self._template.read(line)):
-            found, values = usual
-            self._step = int(found[1])
-            row = Row(self._step, values, timestamp(line, 0, found.start(1)))
-            return (Facts(target_steps=int(found[2])), row)
-        if found := _LINE.search(line):
-            items = self._iteration(line, found)
-            if self._templates < MOST and len(found[3]) < 2000:
-                self._templates += 1
-                self._template = self._make_template(found[3])
+        if items := self._step_of(line):
             return items
         if found := _VALIDATION.search(line):
             return _validation(found, timestamp(line))
@@ -119,6 +114,47 @@ class _Parser:
         if "/Rnk: " in line:
             return _stragglers(line)
         return _life(line)
+
+    def _step_of(self, line: str) -> Iterable[Item]:
+        if self._template is not None and (usual := self._template.read(line)):
+            before, self._step, target, values = usual
+            return (Facts(target_steps=target), Row(self._step, values, timestamp(before)))
+        found = _LINE.search(line)
+        if found is None:
+            return ()
+        items = self._iteration(line, found)
+        if self._templates < MOST and len(found[3]) < _LONGEST_USUAL:
+            self._templates += 1
+            self._template = self._make_template(found[3])
+        return items
+
+    def batch(self, lines: list[str]) -> Sequence[Piece] | None:
+        """Return what lines say of which nearly each is an iteration of the usual kind."""
+        template = self._template
+        found = [] if template is None else template.match(lines)
+        if template is None or found.count(None) > _MOST_OTHERS:
+            return None
+        before = self._step, self._loss, self._template, self._templates
+        pieces: list[Piece] = []
+        try:
+            for line, group in groupby(zip(lines, found, strict=True), _other):
+                if line:
+                    # The same line again is the same group.
+                    for _ in group:
+                        pieces += self.feed(line)
+                else:
+                    pieces += self._usual(template, [match for _, match in group if match is not None])
+        except Exception:
+            self._step, self._loss, self._template, self._templates = before
+            raise
+        return pieces
+
+    def _usual(self, template: Template, found: Sequence[re.Match[str]]) -> tuple[Piece, ...]:
+        begins, steps, (target,), values = template.read_all(found)
+        self._step = steps[-1]
+        moments = list(map(timestamp, begins))
+        times = moments if moments.count(None) < len(moments) else None
+        return (Facts(target_steps=int(target)), Rows(steps, values, times))
 
     def _iteration(self, line: str, found: re.Match[str]) -> Iterable[Item]:
         step, target = int(found[1]), int(found[2])
@@ -181,6 +217,11 @@ class _Parser:
             values["samples_per_second"] = float(speed[1])
         if flops := _FLOPS.search(text):
             values["flops_per_device"] = float(flops[1]) * _PREFIXES[flops[2]]
+
+
+def _other(pair: tuple[str, re.Match[str] | None]) -> str:
+    """Return a line that is none of the usual ones, else nothing."""
+    return "" if pair[1] is not None else pair[0]
 
 
 def _validation(found: re.Match[str], moment: float | None) -> Iterable[Item]:
