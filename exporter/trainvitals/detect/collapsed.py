@@ -65,6 +65,11 @@ class LossCollapsed:
             self._broken = self._broken or not math.isfinite(norm)
             self._norms.add(norm)
 
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+        return self._zeros >= ZEROS - FEWER
+
     def verdict(self) -> Verdict | None:
         """Return the number of zeros over 5 (over 3 where the gradient norm is odd as well); None at the beginning."""
         if len(self._before) < BEFORE:

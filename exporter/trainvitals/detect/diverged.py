@@ -101,6 +101,12 @@ class LossDiverged:
 
     def _test(self, group: list[float], ordered: list[float]) -> None:
         best, lowest = self._best, ordered[0]
+        if lowest <= RISEN * best and not self._found:
+            # As nearly always.
+            self._far = self._risen = 0
+            self._recent.clear()
+            self._ratio = 0.0
+            return
         margin = LEAST_OF_FIRST * self._start
         is_far = lowest > max(FAR * best, best + margin)
         is_risen = lowest > max(RISEN * best, best + margin)
@@ -138,6 +144,11 @@ class LossDiverged:
         # Below 1 as long as nothing is found: the finding ends by its own rule.
         ratio = max(far, rising)
         self._ratio = min(max(ratio, level / self._best / FAR, 1.0), _LARGEST) if self._found else min(ratio, 0.99)
+
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+        return bool(self._found)
 
     def verdict(self) -> Verdict | None:
         """Return how far the loss is above its lowest level, over 2 (1 at least); below 1, how near a test is.

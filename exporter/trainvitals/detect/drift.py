@@ -192,6 +192,11 @@ class LossDrift:
         else:
             episode.ratio = self._ratio = max(1.0, errors / settings.errors)
 
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+        return self._episode is not None
+
     def verdict(self) -> Verdict | None:
         """Return the errors over 5; None until there is a baseline.
 

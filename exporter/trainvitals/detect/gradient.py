@@ -135,6 +135,11 @@ class GradientAnomaly:
             why = "came down to 1" if scale <= 1.0 else "was halved 8 times within 100 steps"
             self._find("scale", max(1.0, self._scale_ratio), recent[0], f"loss scale {why}")
 
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+        return self._active is not None
+
     def verdict(self) -> Verdict | None:
         """Return steps in a row over those that are wanted, or halvings over 8; None until there is a baseline.
 

@@ -110,7 +110,7 @@ class LossNotFalling:
     def _judge(self) -> None:
         points, blocks = self._trace.points, self._trace.blocks
         if points < POINTS or self._signs or not self._is_beginning():
-            self._verdict = None
+            self._verdict, self._active = None, False
             return
         start = max(self._firsts[0][1], middle(sorted(value for _, value in self._firsts)))
         values = [block.value for block in blocks]
@@ -121,11 +121,12 @@ class LossNotFalling:
         half = values[len(values) // 2 :]
         if max(*values[-3:], level) < (1.0 - LEARNT) * self._highest and not _chance(half, 0.0)[0]:
             self._learnt, self._verdict = True, Verdict(ratio=0.0, severity="info")
+            self._active = False
             return
         behind = points - self._warm[0]
         epochs = 2 * self._evaluations >= points
         if behind < POINTS or (not epochs and self._last - self._warm[1] < STEPS):
-            self._verdict = None
+            self._verdict, self._active = None, False
             return
         score = mann_kendall(half)
         classes, chance = _chance(half, score)
@@ -168,6 +169,11 @@ class LossNotFalling:
         """Whether the first point is the first of the run: not later than three intervals of the log."""
         (first, _), (second, _), (third, _) = self._firsts
         return first <= max(1, 3 * max(second - first, third - second))
+
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+        return self._active
 
     def verdict(self) -> Verdict | None:
         """Return the share of 5 % over the fall so far (with what noise leaves open), at most 10.

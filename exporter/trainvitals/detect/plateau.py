@@ -80,7 +80,7 @@ class Plateau:
             self._go_back(step.step)
         self._last = step.step
         if loss <= 0.0:
-            self._usable, self._verdict = False, None
+            self._usable, self._verdict, self._finding = False, None, None
         if self._trace.push(step.step, step.time, loss) and self._usable:
             self._judge()
 
@@ -102,7 +102,7 @@ class Plateau:
         before = [block for block in blocks if third < block.last <= fourth]
         after = [block for block in blocks if block.last > fourth]
         if len(before) < 4 or len(after) < 4:
-            self._verdict = None
+            self._verdict = self._finding = None
             return
         old, error = _level(before)
         new, other = _level(after)
@@ -145,6 +145,11 @@ class Plateau:
         if self._risen_at > third:
             return "the learning rate rose within the last half of the steps"
         return ""
+
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+        return self._finding is not None
 
     def verdict(self) -> Verdict | None:
         """Return 0.3 % over the gain; None as long as noise hides whether there is one.
