@@ -163,7 +163,8 @@ def test_nothing_to_read_is_one_line_and_exit_2(tmp_path, capsys, content):
     status, out, err = run(capsys, path)
 
     assert (2, "") == (status, out)
-    assert f"trainvitals diagnose: nothing that can be read in {path}\n" == err
+    why = f" ({path}: missing)" if content is None else ""
+    assert f"trainvitals diagnose: nothing that can be read in {path}{why}\n" == err
 
 
 def test_several_runs_of_a_folder_are_compared(tmp_path, capsys):
@@ -176,6 +177,16 @@ def test_several_runs_of_a_folder_are_compared(tmp_path, capsys):
     assert 0 == status
     assert "Compared at 29 steps" in out
     assert re.search(r"^two +29 ", out, re.MULTILINE)
+
+
+def test_what_was_named_and_is_not_there_is_told(tmp_path, capsys):
+    """Beside the report on what is there."""
+    path = tmp_path / "gone.csv"
+
+    status, out, _ = run(capsys, table(tmp_path / "one.csv"), path, "--json", "-")
+
+    assert 0 == status
+    assert [{"path": str(path), "problem": "missing"}] == json.loads(out)["problems"]
 
 
 def test_a_pattern_names_logs(tmp_path, capsys):

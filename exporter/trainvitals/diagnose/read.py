@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import BinaryIO
 
 from trainvitals.detect import Detector
@@ -112,10 +113,21 @@ def read(
             idle = 0 if news or behind != left else idle + 1
             left = behind
         reading.take(follower.poll(final=True))
-        reading.problems = follower.problems
+        reading.problems = {**follower.problems, **_rejected(paths, follower.rejected)}
     finally:
         follower.close()
     return reading
+
+
+def _rejected(paths: Sequence[str], reasons: Mapping[str, int]) -> dict[str, str]:
+    """Return what was named and is not there, and how much that was found was not even opened, by reason."""
+    found = {
+        path: "missing"
+        for path in map(os.path.expanduser, paths)
+        if reasons.get("missing") and not os.path.lexists(path) and not glob.glob(path, recursive=True)
+    }
+    counts = {reason.replace("_", " "): str(count) for reason, count in reasons.items() if reason != "missing"}
+    return {**found, **counts}
 
 
 def save_input(stream: BinaryIO, path: str) -> None:
