@@ -39,7 +39,7 @@ PACE: tuple[Alert, ...] = (
         ),
         impact="The run takes longer by as much, on all of its devices.",
         diagnosis=(
-            "The middle of the last 100 steps or more against the 640 before them; below 1.5 times only after 20 "
+            "The middle of the last 100 steps or more against the 640 before them; below 2 times only after 20 "
             "minutes. An even level below 3 times the old one is taken for a plan where the training tells neither "
             "tokens nor samples. A restart opens a new baseline."
         ),
