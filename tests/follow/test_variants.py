@@ -282,6 +282,34 @@ def test_units_of_variants():
     assert rows[0][2] == {"loss": 6.75, "learning_rate": 1e-6, "step_seconds": 3.5, "data_seconds": 1.25, "epoch": 0.0}
 
 
+@pytest.mark.parametrize("many", [1, 300])
+def test_dicts_of_the_trainer_as_json_are_counted(many):
+    """Where no line says its step, and the epoch has parts, it is the number of the line; results count none."""
+    lines = "".join(
+        f'{{"loss": {number / 4}, "epoch": {number / 8}}}\n{{"eval_loss": 1.5, "epoch": {number / 8}}}\n'
+        for number in range(1, 3 * many + 1)
+    )
+    name, rows = losses(lines)
+
+    assert name == "jsonl"
+    assert rows == [(number, number / 4) for number in range(1, 3 * many + 1)]
+
+
+def test_a_chart_that_was_exported_from_wandb():
+    """The name of the run stands before that of the value; least and greatest ones are no values."""
+    text = '"Step","happy-run-1 - train/loss","happy-run-1 - train/loss__MIN","happy-run-1 - train/loss__MAX"\n'
+    _, rows = read(text + '"0","2.5","2.25","2.75"\n"10","1.5","1.25","1.75"\n')
+
+    assert rows == [(0, "", {"loss": 2.5}), (10, "", {"loss": 1.5})]
+
+
+def test_a_total_of_keras_that_is_not_known():
+    """It is "Unknown" in the first epoch of a generator."""
+    bars = "      1/Unknown - 1s 500ms/step - loss: 2.5\r     10/Unknown 1s 5ms/step - accuracy: 0.125 - loss: 2.25\n"
+
+    assert losses("Epoch 1/2\n" + bars) == ("keras", [(1, 2.5), (10, 2.25)])
+
+
 def test_an_evaluation_of_keras_is_no_step():
     """A bar with another total behind a full one is that of ``evaluate``, not of a training that began anew."""
     bar = "{0}/{0} [==============================] - 1s 20ms/step - loss: {1}\n"

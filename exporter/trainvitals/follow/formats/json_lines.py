@@ -28,20 +28,42 @@ _OPENMMLAB = {
 _SPLITS = {"val": "validation", "test": "test"}
 
 
+#: An epoch is no step, where there are parts of one.
+_STEPS = tuple(name for name in STEPS if "epoch" not in name)
+
+
+def _has_part_of_epoch(record: Mapping[str, Any]) -> bool:
+    epoch = record.get("epoch")
+    return epoch.__class__ is float and not epoch.is_integer() and not any(name in record for name in _STEPS)
+
+
 class _Parser:
     """Any of them."""
 
     def __init__(self) -> None:
         self._records = Records()
+        self._counts, self._count = False, 0
 
     def feed(self, line: str) -> Iterable[Item]:
         record = load(line)
-        return () if record is None else self._records.rows(record)
+        if record is None:
+            return ()
+        if _has_part_of_epoch(record):
+            # The Hugging Face Trainer's dicts as JSON: no line says its step, so they are counted.
+            self._counts = True
+        if not self._counts or any(name in record for name in _STEPS):
+            return self._records.rows(record)
+        self._count += "loss" in record
+        return self._records.rows(record, step=self._count)
 
     def batch(self, lines: list[str]) -> Sequence[Piece] | None:
         """Return what lines say of which each is an object, without NaN."""
         records = list(map(orjson.loads, lines))
-        return self._records.many(records) if set(map(type, records)) == {dict} else None
+        if self._counts or set(map(type, records)) != {dict}:
+            return None
+        if ("epoch" in records[0] or "epoch" in records[-1]) and any(map(_has_part_of_epoch, records)):
+            return None
+        return self._records.many(records)
 
 
 class _OpenMMLabParser:

@@ -26,7 +26,7 @@ _STEP_TIME = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s)/step")
 _SECONDS = {"us": 1e6, "ms": 1e3, "s": 1.0}
 _SNIFF = re.compile(
     rb"(?:^|[\s\]:>])\d+/(?:\d+|Unknown) +(?:\[[=>.]{3,200}\]|(?:\xe2\x94\x81|\xe2\x95\xb8|\xe2\x95\xba){3,200})"
-    rb"[^\n]{0,120} - [^\n]{0,200}loss: |(?:^|[\s\]:>])\d+/\d+ - \d+s - (?:\d+m?s/step - )?[^\n]{0,200}?loss: ",
+    rb"[^\n]{0,120} - [^\n]{0,200}loss: |(?:^|[\s\]:>])\d+/(?:\d+ - |Unknown (?:- )?)\d+s [^\n]{0,200}?loss: ",
     re.MULTILINE,
 )
 

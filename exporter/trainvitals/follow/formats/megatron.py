@@ -77,6 +77,8 @@ _NAMES = {
     "tokens per gpu per second (tgs)": ("tokens_per_second_per_device", 1.0),
     "tokens per gpu per second tgs": ("tokens_per_second_per_device", 1.0),
     "tokens per second per gpu": ("tokens_per_second_per_device", 1.0),
+    "tokens/s/p": ("tokens_per_second_per_device", 1.0),
+    "tokens per second": ("tokens_per_second", 1.0),
     "number of skipped iterations": ("skipped", 1.0),
     "number of nan iterations": ("nan_iterations", 1.0),
     "num zeros": ("num_zeros", 1.0),

@@ -2,8 +2,9 @@
 
 Sources: lightning.fabric.loggers.csv_logs (a union of all columns, blanks where a row lacks one; the file is written
 again when a column appears), keras.callbacks.CSVLogger (an epoch per row, from 0; ``val_`` before what belongs to the
-validation), ultralytics' results.csv (names padded with blanks; "train/box_loss", "metrics/mAP_0.5", "val/box_loss",
-and the rates "x/lr0" or "lr/pg0"; the loss is the sum of its parts, which have their weights already).
+validation), what W&B exports of a chart ("happy-run-1 - train/loss", with __MIN and __MAX), ultralytics' results.csv
+(names padded with blanks; "train/box_loss", "metrics/mAP_0.5", "val/box_loss", and the rates "x/lr0" or "lr/pg0"; the
+loss is the sum of its parts, which have their weights already).
 
 A table without a column for the step counts its rows from 0, if it has a loss.
 """
@@ -70,8 +71,9 @@ def _describe(delimiter: str, cells: tuple[str, ...]) -> _Header:
     training: dict[str, int] = {}
     results: dict[str, dict[str, int]] = {}
     for index, cell in enumerate(cells):
-        if index in {step, moment} or not cell:
+        if index in {step, moment} or not cell or cell.endswith(("__MIN", "__MAX")):
             continue
+        cell = cell.rpartition(" - ")[2]  # noqa: PLW2901  A chart that was exported from W&B has the run before it.
         found = names.Result("validation", cell[8:]) if cell.startswith("metrics/") else names.result(cell)
         if found is not None:
             results.setdefault(found.split, {}).setdefault(found.name, index)
