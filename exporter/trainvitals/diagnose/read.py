@@ -63,7 +63,6 @@ class Reading:
         self._build = build
         self.cases: dict[str, Case] = {}
         self.problems: dict[str, str] = {}
-        self.read = 0
 
     def take(self, runs: Sequence[FollowedRun]) -> int:
         """Take over a poll; return how much was new."""
@@ -106,8 +105,8 @@ def read(
             clock.tick()
             news, behind = reading.take(runs), follower.behind
             if progress is not None:
-                reading.read += max(0, left - behind) if left >= 0 else 0
-                progress(reading.read, reading.read + behind)
+                done = sum(run.read for run in runs)
+                progress(done, done + behind)
             if not behind:
                 break
             idle = 0 if news or behind != left else idle + 1
