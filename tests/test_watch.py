@@ -55,6 +55,16 @@ def test_a_summary_counts_the_last_line_without_its_end(tmp_path):
     assert "step 3" in follow("--once", tmp_path).output
 
 
+def test_a_name_commands_no_terminal(tmp_path):
+    """A file may be called anything, also what cannot be written or would move the cursor."""
+    (tmp_path / "a\x1b[31m\nb\r\udcff.log").write_text(lines(1, 3))
+
+    done = follow("--once", tmp_path)
+
+    assert 0 == done.exit_code, done.output
+    assert done.output.splitlines() == ["a\ufffd[31m b \ufffd  nanogpt  step 3  loss 2.5  3 steps"]
+
+
 def test_a_run_can_be_given_a_name(tmp_path):
     """The name of the log is not always the best one."""
     (tmp_path / "stdout.log").write_text(lines(1, 3))

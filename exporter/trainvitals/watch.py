@@ -66,7 +66,7 @@ def summarize(settings: Settings, out: TextIO) -> int:
     screen = Screen(out)
     screen.show(runs, logs, whole=True)
     for path, why in logs.complaints():
-        print(f"{path}: {why}", file=out)
+        print(printable(f"{path}: {why}"), file=out)
     logs.stop()
     return 0 if runs.by_run() else 1
 
@@ -86,7 +86,7 @@ class Screen:
             parts = self._line(run, ranks[0], logs.format_of(run))
             if whole:
                 parts += _history(ranks[0])
-            line = "  ".join(part for part in (run, *parts) if part)
+            line = "  ".join(part for part in (" ".join(run.split()), *parts) if part)
             findings = [
                 f"    {finding.signal}, {finding.location}: {finding.verdict.evidence}"
                 for finding in runs.findings(ranks, time.time())
@@ -95,11 +95,11 @@ class Screen:
             text = "\n".join([line, *findings])
             if self._shown.get(run) != text:
                 self._shown[run] = text
-                print(text, file=self._out, flush=True)
+                print(printable(text), file=self._out, flush=True)
         for complaint in () if whole else logs.complaints():
             if complaint not in self._complaints:
                 self._complaints.add(complaint)
-                print(": ".join(complaint), file=self._out, flush=True)
+                print(printable(": ".join(complaint)), file=self._out, flush=True)
 
     def _line(self, run: str, rank: Rank, format_name: str) -> list[str]:
         parts = [format_name, rank.state if rank.state != "running" else ""]
@@ -133,6 +133,11 @@ def _history(rank: Rank) -> list[str]:
             parts.append(f"{split} loss {loss:.6g} at {evaluation.step}")
     parts += [f"{cause.replace('_', ' ')} ({count})" for (_, cause), count in rank.log_errors.counts.most_common(4)]
     return parts
+
+
+def printable(text: str) -> str:
+    """Return a text without what would command a terminal or cannot be written: names of files may hold anything."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 def duration(seconds: float) -> str:

@@ -182,6 +182,36 @@ def test_an_exporter_that_was_killed_loses_no_step(node):
     assert 1.0 == scrape['trainvitals_steps_total{rank="0",run="train"}']
 
 
+def test_an_exporter_that_was_killed_knows_how_far_a_busy_log_was_read(node):
+    """A log that has news at every snapshot is remembered as well, up to the last but one of them."""
+    node.write(lines(1, 3))
+    node.scrape()
+    node.write(lines(4, 5))
+    node.scrape()
+
+    node.start()
+    node.write(lines(6, 6))
+    scrape = node.scrape()
+
+    assert 6.0 == scrape['trainvitals_step{rank="0",run="train"}']
+    assert 3.0 == scrape['trainvitals_steps_total{rank="0",run="train"}']
+
+
+def test_a_log_with_names_without_end_has_a_limited_number_of_series(node):
+    """A log that calls its values anew in each line does not fill the database; the first names are shown."""
+    rows = [f'{{"step": {step}, "loss": 2.5, "lr": 0.5, "made_up_{step}": 1.5}}\n' for step in range(600)]
+    node.write("".join(rows[:300]), "odd.jsonl")
+    node.scrape()
+    node.write("".join(rows[300:]), "odd.jsonl")
+
+    scrape = node.scrape()
+
+    assert 599.0 == scrape['trainvitals_step{rank="0",run="odd"}']
+    assert 2.5 == scrape['trainvitals_loss{rank="0",run="odd"}']
+    assert 1.5 == scrape['trainvitals_value{name="made_up_7",rank="0",run="odd"}']
+    assert 254 == sum(name.startswith("trainvitals_value{") for name in scrape)
+
+
 def test_two_logs_are_two_runs(node):
     """Each under its name."""
     node.write(lines(1, 3), "a.log")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from trainvitals.collect.log_errors import COUNT, KIND, SURVIVED, TROUBLE
 from trainvitals.follow.run import FollowedRun
@@ -20,6 +21,8 @@ from trainvitals.telemetry import Event, Step
 #: evaluations, checkpoints and buffers take their time; a pause of a night must not make it wait for a week.
 TIMES, LEAST, MOST = 5.0, 600.0, 6 * 3600.0
 _PAUSES = 32
+#: So many names of values are shown of a log, those that it says first; frameworks log some 200.
+MAX_NAMES = 256
 #: A log whose last word was an error, and that says nothing more for so long, tells of a training that failed.
 FAILED_AFTER = 60.0
 
@@ -110,6 +113,11 @@ class FollowedLog:
         return len(self._steps)
 
     @property
+    def waits(self) -> bool:
+        """Whether there is anything that was not handed on yet."""
+        return bool(self._steps or self._events)
+
+    @property
     def newest(self) -> float:
         """Time of the newest datum by the clock of the steps, which need not be that of this machine."""
         return (self._last.time if self._last is not None else self.started) + max(0.0, self.grown - self._stepped)
@@ -181,7 +189,7 @@ class FollowedLog:
         self.places = tuple(place for place, _ in self._events[:ready])
         self._events = [(place - handed, event) for place, event in self._events[ready:]]
         for step in self.history:
-            self.names.update(step.values)
+            self._name(step.values)
             self._counted = step
         for step in self.steps:
             self._add(step)
@@ -199,7 +207,7 @@ class FollowedLog:
             counters["steps"] += max(1, step.step - before.step) if before is not None else 1
             self._counted = step
         values = step.values
-        self.names.update(values)
+        self._name(values)
         loss = values.get("loss")
         if loss is not None and not math.isfinite(loss):
             counters["nonfinite"] += 1
@@ -209,6 +217,11 @@ class FollowedLog:
             amount = values.get(name, 0.0)
             if 0.0 < amount < 1e15:
                 counters[name] = counters.get(name, 0.0) + amount
+
+    def _name(self, names: Iterable[str]) -> None:
+        """Take names of values, as long as there is room: what a log says is not for us to choose."""
+        if not self.names.issuperset(names):
+            self.names.update(islice((name for name in names if name not in self.names), MAX_NAMES - len(self.names)))
 
     def _status(self, now: float) -> str:
         """Return what the last words of the log mean; one that is merely quiet is never dead."""

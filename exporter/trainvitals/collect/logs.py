@@ -85,6 +85,7 @@ class LogsCollector(Collector):
         """Read what is new; with ``final``, nobody writes the logs any more."""
         if self._follower is None or self.pending > STEPS:
             return
+        self._remember()
         runs = self._follower.poll(final=final)
         self._problems = self._follower.problems
         with self._lock:
@@ -96,7 +97,10 @@ class LogsCollector(Collector):
                 log.push(run)
             for name in self._logs.keys() - self._runs.keys():
                 del self._logs[name]
-        if not self.pending:
+
+    def _remember(self) -> None:
+        """Remember how far the logs were read, if all of it was handed on: who is killed does the rest again."""
+        if self._follower is not None and not any(log.waits for log in self._logs.values()):
             self._follower.save()
 
     @property
@@ -123,8 +127,7 @@ class LogsCollector(Collector):
     def stop(self) -> None:
         """Remember what was read, and close every file."""
         if self._follower is not None:
-            if not self.pending:
-                self._follower.save()
+            self._remember()
             self._follower.close()
 
     # Showing ----------------------------------------------------------------------------------------------------------
