@@ -7,7 +7,8 @@ import math
 import pytest
 
 from trainvitals.follow.base import Facts, Row
-from trainvitals.follow.run import SILENT_POLLS, FollowedRun
+from trainvitals.follow.ranks import SILENT_POLLS
+from trainvitals.follow.run import FollowedRun
 from trainvitals.telemetry import Event
 
 

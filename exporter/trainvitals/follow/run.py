@@ -6,26 +6,18 @@ that means.
 
 from __future__ import annotations
 
-import math
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from operator import lt
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from trainvitals.follow.base import Facts, Format, Item, Piece, Row, Rows
-from trainvitals.follow.times import Moment, Taken, spread
+from trainvitals.follow.ranks import NOBODY, Ranks
+from trainvitals.follow.repeats import Announced, Losses, same
+from trainvitals.follow.state import State
+from trainvitals.follow.times import Moment, Taken, spread, with_times
 from trainvitals.telemetry import Event, Identity, Step
-
-#: Ranks that write into one file are at most so many lines of one rank apart.
-OVERLAP = 64
-#: Another rank speaks for the run when the one that did is silent for so many polls while others go on.
-SILENT_POLLS = 30
-#: The rank of lines that do not say whose they are.
-NOBODY = -1
-_MAX_RANKS = 1 << 16
-_MAX_SPLITS = 64
 
 
 @dataclass
@@ -83,26 +75,18 @@ class FollowedRun:
     _count: int = 0
     _step: int | None = None
     _current: dict[str, float] = field(default_factory=dict)
-    _leader: int | None = None
-    _leader_has_loss: bool = False
-    _silent: int = 0
-    _ranks: dict[int, int] = field(default_factory=dict)
-    #: The loss of the last steps of this attempt, by step.
-    _recent: dict[int, float | None] = field(default_factory=dict)
-    #: Repetitions of a step with another loss: lines of ranks that do not say so.
-    _repeated: int = 0
+    _ranks: Ranks = field(default_factory=Ranks)
+    _losses: Losses = field(default_factory=Losses)
+    _announced: Announced = field(default_factory=Announced)
     #: A row that went back: an attempt, if the next one goes on from there.
     _held: Row | None = None
     _begins_anew: bool = False
     _taken: Taken = field(default_factory=Taken)
     _told: list[tuple[int, Event]] = field(default_factory=list)
-    _evaluations: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _checkpoints: OrderedDict[tuple[object, ...], None] = field(default_factory=OrderedDict)
     _moment: Moment | None = None
     _polls: int = 0
     _has_events: bool = False
     _is_history: bool = False
-    _heard: bool = False
     _attempt_count: int = 0
 
     @property
@@ -113,11 +97,10 @@ class FollowedRun:
     @property
     def identity(self) -> Identity:
         """Who this is; the rank is the one that is heard, 0 where the log does not say."""
-        ranks = max(self._ranks, default=-1) + 1
         return Identity(
             run=self.name,
-            rank=max(0, self._leader or 0),
-            world_size=self._world or max(1, ranks),
+            rank=max(0, self._ranks.leader or 0),
+            world_size=self._world or max(1, self._ranks.count),
             attempt=self.attempt,
             framework=self._framework,
             target_steps=self._target,
@@ -137,7 +120,7 @@ class FollowedRun:
         self.steps, self.history, self.events, self.places = [], [], [], []
         self.is_new = self._polls == 0
         self._polls += 1
-        self._heard = False
+        self._ranks.heard = False
 
     def take(self, pieces: Iterable[Piece], rank: int | None = None) -> None:
         """Take the next items of a file; ``rank`` is that of the file, if its name says one."""
@@ -163,7 +146,7 @@ class FollowedRun:
                     and newest is not None
                     and step > newest
                     and not split
-                    and (whose if its_rank is None else its_rank) == self._leader
+                    and (whose if its_rank is None else its_rank) == self._ranks.leader
                     and self._held is None
                     and not self._begins_anew
                 ):
@@ -186,7 +169,7 @@ class FollowedRun:
             self._restart(held)
         self.changed = max(self.changed, changed)
         self.read += read
-        self._choose_leader(unread)
+        self._ranks.settle(self._step, unread)
         taken, self._taken = self._taken, Taken()
         told, self._told = self._told, []
         if not len(taken) and not told:
@@ -198,7 +181,7 @@ class FollowedRun:
             self.history += found
         else:
             self.steps += found
-            self.events += self._with_times(told, moments, changed)
+            self.events += with_times(told, moments, changed)
             # A restart is told with the time of the first step behind it.
             self.places += [min(place, len(found)) - (event.kind == "restart") for place, event in told]
         if found:
@@ -214,25 +197,13 @@ class FollowedRun:
         if has_data and not self._is_history:
             self.newest = max(self.newest, moments[-1] if found and self.timed else changed)
 
-    def _with_times(self, told: list[tuple[int, Event]], moments: list[float], changed: float) -> list[Event]:
-        """Return the events; one that does not say when happened right after the step before it."""
-        events = []
-        for place, event in told:
-            if event.time > 0.0:
-                events.append(event)
-            elif 0 < place <= len(moments):
-                events.append(replace(event, time=moments[place - 1]))
-            else:
-                events.append(replace(event, time=changed))
-        return events
-
     # Rows -----------------------------------------------------------------------------------------------------------
 
     def _take_row(self, row: Row, rank: int) -> None:
         if row.split:
             self._take_evaluation(row, rank)
             return
-        if rank != self._leader and not self._hear(row, rank):
+        if rank != self._ranks.leader and not self._hear(row, rank):
             return
         step, held = row.step, self._held
         if held is not None:
@@ -251,26 +222,32 @@ class FollowedRun:
             self._add(step, row.values, row.time)
         elif step == newest:
             self._add_late(row)
-        elif step in self._recent and (self._repeated > 2 or _same(self._recent[step], row.values.get("loss"))):
-            return  # Another rank's, that does not say so.
-        elif self._recent and step < next(iter(self._recent)):
+        elif self._losses.is_another_ranks(step, row.values.get("loss")):
+            return
+        elif self._losses.is_behind(step):
             self._restart(row)
         else:
             self._held = row
+
+    def _hear(self, row: Row, rank: int) -> bool:
+        """Return whether the rank of a row speaks for the run from now on."""
+        if not self._ranks.takes_over(rank, row.step, has_loss="loss" in row.values):
+            return False
+        # It tells its own steps, from the first one on: no attempt began.
+        self._step, self._held = None, None
+        self._losses.clear()
+        return True
 
     def _add(self, step: int, values: dict[str, float], moment: float | None) -> None:
         self._count += 1
         self._step = step
         self._current = values
-        self._heard = True
+        self._ranks.heard = True
         self.values.update(values)
         loss = values.get("loss")
         if loss is not None:
-            self._leader_has_loss = True
-        self._recent[step] = loss
-        if len(self._recent) > 2 * OVERLAP:
-            for old in list(self._recent)[:-OVERLAP]:
-                del self._recent[old]
+            self._ranks.has_loss = True
+        self._losses.add(step, loss)
         self.finished = None
         self._taken.add(step, self._count, values, moment)
 
@@ -280,7 +257,7 @@ class FollowedRun:
         return (
             self._step is not None
             and self._step < steps[0]
-            and (whose if rows.rank is None else rows.rank) == self._leader
+            and (whose if rows.rank is None else rows.rank) == self._ranks.leader
             and self._held is None
             and not self._begins_anew
             and all(map(lt, steps, islice(steps, 1, None)))
@@ -288,35 +265,28 @@ class FollowedRun:
 
     def _add_all(self, rows: Rows) -> None:
         """Do what :meth:`_add` does for each of several rows."""
-        steps, values, recent = rows.steps, rows.values, self._recent
+        steps, values = rows.steps, rows.values
         self._taken.extend(steps, self._count + 1, values, rows.times)
         self._count += len(steps)
         self._step = steps[-1]
         self._current = values[-1]
-        self._heard = True
+        self._ranks.heard = True
         self.values.update(values[-1])
-        self._leader_has_loss = self._leader_has_loss or "loss" in values[-1]
-        # As many as there would be, had they come one by one.
-        number = len(recent) + len(steps)
-        if number > 2 * OVERLAP:
-            number = OVERLAP + (number - 2 * OVERLAP - 1) % (OVERLAP + 1)
-        new = [(step, row.get("loss")) for step, row in zip(steps[-number:], values[-number:], strict=True)]
-        for old in list(recent)[: len(recent) + len(new) - number]:
-            del recent[old]
-        recent.update(new)
+        self._ranks.has_loss = self._ranks.has_loss or "loss" in values[-1]
+        self._losses.add_all(steps, values)
         self.finished = None
 
     def _add_late(self, row: Row) -> None:
         """Take values of the newest step under names that it did not have."""
         late = {name: value for name, value in row.values.items() if name not in self._current}
-        if "loss" in row.values and not _same(self._current.get("loss"), row.values["loss"]):
-            self._repeated += "loss" in self._current
+        if "loss" in row.values and not same(self._current.get("loss"), row.values["loss"]):
+            self._losses.repeated += "loss" in self._current
         if not late or self._step is None:
             return
         self._current = {**self._current, **late}
         if "loss" in late:
-            self._recent[self._step] = late["loss"]
-            self._leader_has_loss = True
+            self._losses.add(self._step, late["loss"])
+            self._ranks.has_loss = True
         self.values.update(late)
         self._taken.add(self._step, self._count, late, row.time)
 
@@ -340,34 +310,8 @@ class FollowedRun:
         self._attempt_count = self._count + 1
         fields = {"attempt": self.attempt, "previous_step": self._step}
         self._told.append((len(self._taken) + 1, Event(0.0, "restart", step, fields)))
-        self._recent.clear()
-        self._repeated = 0
-        self._evaluations.clear()
-        self._checkpoints.clear()
-
-    # Ranks ----------------------------------------------------------------------------------------------------------
-
-    def _hear(self, row: Row, rank: int) -> bool:
-        """Return whether the rank of a row speaks for the run: the first that did, or the first with a loss."""
-        if rank >= 0 and row.step is not None and (rank in self._ranks or len(self._ranks) < _MAX_RANKS):
-            self._ranks[rank] = row.step
-        if self._leader is None or ("loss" in row.values and not self._leader_has_loss):
-            # It tells its own steps, from the first one on: no attempt began.
-            self._leader, self._silent = rank, 0
-            self._step, self._held = None, None
-            self._recent.clear()
-            return True
-        return False
-
-    def _choose_leader(self, unread: int) -> None:
-        """Hear another rank, when the one that was heard is silent while others go on: its node is gone, say."""
-        ahead = [(step, -rank) for rank, step in self._ranks.items() if rank != self._leader]
-        if self._heard or unread or not ahead or self._step is None or max(ahead)[0] <= self._step:
-            self._silent = 0
-            return
-        self._silent += 1
-        if self._silent >= SILENT_POLLS:
-            self._leader, self._silent = -max(ahead)[1], 0
+        self._losses = Losses()
+        self._announced.clear()
 
     # What is no step ------------------------------------------------------------------------------------------------
 
@@ -377,7 +321,7 @@ class FollowedRun:
             self._target = facts.target_steps
         if facts.world_size is not None and facts.world_size > 0:
             self._world = facts.world_size
-        if rank not in {NOBODY, self._leader}:
+        if rank not in {NOBODY, self._ranks.leader}:
             return
         if facts.started is not None:
             self._begins_anew = self._step is not None
@@ -388,12 +332,8 @@ class FollowedRun:
         """Make an event of results.  What a rank says again (or another says of the same step) is told once."""
         step = row.step if row.step is not None else self._step
         step = -1 if step is None else step
-        before = self._evaluations.get(row.split)
-        if before is not None and before[1] != rank and before[0] >= step:
+        if self._announced.has_results(row, step, rank):
             return
-        if before is None and len(self._evaluations) >= _MAX_SPLITS:
-            return
-        self._evaluations[row.split] = (step, rank)
         fields = {"name": row.split, "values": row.values}
         self._tell(Event(row.time or 0.0, "evaluation", step, fields))
 
@@ -401,13 +341,8 @@ class FollowedRun:
         if event.step < 0 and self._step is not None:
             event = replace(event, step=self._step)
         if event.kind == "checkpoint":
-            fields = event.fields
-            key = (event.step, fields.get("action"), fields.get("ok"), str(fields.get("path")))
-            if key in self._checkpoints:
-                return  # Another rank's.
-            self._checkpoints[key] = None
-            if len(self._checkpoints) > OVERLAP:
-                self._checkpoints.popitem(last=False)
+            if self._announced.has_checkpoint(event):
+                return
         elif rank >= 0 and "rank" not in event.fields:
             event = replace(event, fields={**event.fields, "rank": rank})
         self._tell(event)
@@ -420,13 +355,13 @@ class FollowedRun:
 
     def state(self) -> dict[str, Any]:
         """Return what must be remembered, as JSON knows it."""
-        state = _State(
+        state = State(
             step=self._step,
             count=self._count,
             attempt=self.attempt,
             attempt_started=self.attempt_started,
             started=self.started,
-            leader=self._leader,
+            leader=self._ranks.leader,
             newest=self.newest,
             time=0.0 if self._moment is None else self._moment.time,
             target=self._target,
@@ -444,52 +379,24 @@ class FollowedRun:
         """End it, and go on from the state that was saved; one that makes no sense is as good as none."""
         self._is_history, self._held, self._begins_anew = False, None, False
         self.events, self.places, self._told = [], [], []
-        try:
-            state = _State(**{name: value for name, value in (saved or {}).items() if name in _State._fields})
-            count, step = int(state.count), None if state.step is None else int(state.step)
-            numbers = [float(state.newest), float(state.started), float(state.attempt_started), float(state.time)]
-            attempt, leader = int(state.attempt), None if state.leader is None else int(state.leader)
-        except (TypeError, ValueError, OverflowError):
+        state = State.load(saved)
+        if state is None:
             return
-        shift = count - self._count
+        shift = state.count - self._count
         self.history = [replace(old, count=old.count + shift) for old in self.history if old.count + shift > 0]
-        self._count, self.attempt, self._leader = count, attempt, leader
-        self.newest, self.started, self.attempt_started, moment = numbers
-        if step != self._step:
-            self._step, self._current = step, {}
-            self._recent.clear()
+        self._count, self.attempt, self._ranks.leader = state.count, state.attempt, state.leader
+        self.newest, self.started, self.attempt_started = state.newest, state.started, state.attempt_started
+        if state.step != self._step:
+            self._step, self._current = state.step, {}
+            self._losses.clear()
         if self.last_step is not None:
-            self.last_step = replace(self.last_step, count=count)
+            self.last_step = replace(self.last_step, count=state.count)
         self._target, self._world = state.target or self._target, state.world or self._world
-        self._framework = self._framework or str(state.framework)
-        self._has_events = bool(state.has_events)
-        if step is not None:
-            self._moment = Moment(moment, step, None if self._moment is None else self._moment.elapsed)
-
-
-class _State(NamedTuple):
-    """What is remembered of a run over a restart."""
-
-    step: Any
-    count: Any
-    attempt: Any
-    attempt_started: Any
-    started: Any
-    leader: Any
-    newest: Any
-    time: Any
-    target: Any
-    world: Any
-    framework: Any
-    has_events: Any
+        self._framework = self._framework or state.framework
+        self._has_events = state.has_events
+        if state.step is not None:
+            self._moment = Moment(state.time, state.step, None if self._moment is None else self._moment.elapsed)
 
 
 def _is_rows(piece: Piece) -> bool:
     return piece.__class__ is Rows
-
-
-def _same(first: float | None, second: float | None) -> bool:
-    """Whether two losses are one, NaN or missing as they may be."""
-    if first is None or second is None:
-        return first is second
-    return first == second or (math.isnan(first) and math.isnan(second))

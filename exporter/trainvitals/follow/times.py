@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Event, Step
 
 
 class Moment(NamedTuple):
@@ -91,6 +92,22 @@ def spread(taken: Taken, before: Moment | None, changed: float, share: float) ->
             moment = min(moment + gap, changed)
         moments.append(moment)
     return moments
+
+
+def with_times(told: Sequence[tuple[int, Event]], moments: Sequence[float], changed: float) -> list[Event]:
+    """Return events, each of which comes with the number of the steps before it, of those with these times.
+
+    One that does not say when happened right after the step before it.
+    """
+    events = []
+    for place, event in told:
+        if event.time > 0.0:
+            events.append(event)
+        elif 0 < place <= len(moments):
+            events.append(replace(event, time=moments[place - 1]))
+        else:
+            events.append(replace(event, time=changed))
+    return events
 
 
 def _gaps(taken: Taken, before: Moment | None) -> list[float]:
