@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row
 from trainvitals.follow.record import STEPS, Records
@@ -35,11 +36,7 @@ _TARGET = re.compile(r"Total optimization steps ?= ?(\d[\d,]{0,19})")
 _STEPS = tuple(name for name in STEPS if "epoch" not in name)
 _MAX_TOTALS = 64
 _RUNNING = "***** Running training *****"
-_SNIFF = re.compile(
-    rb"\{'[^'\n]{1,200}': [^\n]{0,4000}'"
-    rb"(?:epoch': '?[\d.]{1,24}'?[,}]|(?:iteration|global_step/max_steps)': '\d{1,12}/\d)"
-    rb"[^\n]{0,4000}"
-)
+_SNIFF = re.compile(rb"'(?:epoch': '?[\d.]{1,24}'?[,}]|(?:iteration|global_step/max_steps)': '\d{1,12}/\d)")
 
 #: Axolotl's.
 _UNITS = {
@@ -134,10 +131,12 @@ class Transformers(LineFormat):
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""
-        found = (
-            dicts[0].decode("utf-8", "replace") for dicts, _ in zip(_SNIFF.finditer(head), range(50), strict=False)
-        )
-        return SURE if any(map(_KNOWN.search, found)) else NO
+        for found in islice(_SNIFF.finditer(head), 50):
+            begin = max(head.rfind(b"\n", 0, found.start()) + 1, found.start() - 4000)
+            line = head[begin : found.end() + 4000].partition(b"\n")[0]
+            if b"{'" in line and _KNOWN.search(line.decode("utf-8", "replace")):
+                return SURE
+        return NO
 
     def parser(self) -> LineParser:
         """Return a parser for one file."""
