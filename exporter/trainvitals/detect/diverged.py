@@ -6,7 +6,7 @@ one odd batch is none.  Two tests, in groups of 5 losses:
 - far above: every one of the last 10 losses (in a long run, of the last 200th of it, at most 200) is above twice the
   lowest level;
 - rising: every one of the last 20 is above 1.25 times the lowest level, and they rise still (Mann and Kendall, 1 %
-  error): what recovers falls.
+  error), by 6 times their own noise or more: what recovers falls, and what wanders is no rise.
 
 Both need few losses, so that a log with every hundredth step or an epoch is judged, where the windows of a spike or a
 drift never fill.  A bump at the beginning does not count: where a warm-up is missing, healthy runs go to 2.5 times
@@ -20,12 +20,12 @@ from __future__ import annotations
 import math
 
 from trainvitals.detect.base import Category, Verdict
-from trainvitals.detect.trend import Trace, mann_kendall
+from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.telemetry import Step
 
 GROUP = 5
 FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
-RISEN, RISEN_POINTS, RISING_SCORE = 1.25, 20, 2.33
+RISEN, RISEN_POINTS, RISING_SCORE, RISING_NOISES = 1.25, 20, 2.33, 6.0
 LEAST_OF_FIRST = 0.05
 _LARGEST = 1e6
 
@@ -126,7 +126,9 @@ class LossDiverged:
         far = self._far / wanted
         rising = self._risen / RISEN_POINTS
         if rising >= 1.0:
-            rising = max(0.0, min(mann_kendall(self._recent) / RISING_SCORE, rising))
+            noises = (lowest - best) / max(spread(self._recent), 1e-9 * best)
+            score = mann_kendall(self._recent)
+            rising = max(0.0, min(score / RISING_SCORE, noises / RISING_NOISES, rising))
         self._conclude(far, rising, ordered[GROUP // 2])
 
     def _conclude(self, far: float, rising: float, level: float) -> None:

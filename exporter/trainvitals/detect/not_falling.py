@@ -16,6 +16,7 @@ an epoch, all are by the 20th.  A run that has learnt once is never judged again
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from trainvitals.detect.base import Category, Verdict
 from trainvitals.detect.trend import Trace, mann_kendall, spread
@@ -27,6 +28,8 @@ from trainvitals.telemetry import Event, Step
 POINTS, STEPS = 20, 200
 #: A test is made at every fourth point, and seldom in a long run.
 EVERY = 4
+#: Below so many points, a run that falls from its first to its last as a whole may be slow and not stuck.
+SURE_POINTS, WHOLE_TREND = 40, 2.33
 #: So much below its beginning, a run is learning; at twice that it has learnt.
 FALL = 0.05
 LEARNT = 0.10
@@ -133,8 +136,13 @@ class LossNotFalling:
         error = MEDIAN_ERROR * spread(late) / math.sqrt(len(late)) / start
         fall = 1.0 - level / start
         flat = self._flatness(fall, fall + TREND * error, score)
+        if TREND * error > FALL / 2:
+            flat = min(flat, 0.99)  # The noise could hide a fall, and among many tests one would find none.
         statistics = {"fall": fall, "trend_score": score, "level": level}
         self._verdict = self._say(max(flat, chance), classes, start, statistics, fall + TREND * error)
+        if self._active and not classes and points < SURE_POINTS and mann_kendall(values) < -WHOLE_TREND:
+            # It may be slow and no more than that.
+            self._verdict = replace(self._verdict, severity="info", confidence=0.5)
 
     def _flatness(self, fall: float, most: float, score: float) -> float:
         """Return the ratio of the first test, for a fall and what it is at most."""
