@@ -75,7 +75,7 @@ bench-devices: ## Compare with nvitop-exporter on a driver that does not exist (
 	.venv-bench/bin/python benchmarks/devices.py
 
 .PHONY: bench-follow
-bench-follow: $(VENV)/.dev ## Measure how fast logs are read (minutes; writes 1 GiB below the temporary folder)
+bench-follow: $(VENV)/.dev ## Measure how fast logs are read (two minutes; writes 1 GiB below the temporary folder)
 	$(BIN)/python benchmarks/follow.py
 
 .PHONY: clean
