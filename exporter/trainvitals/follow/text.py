@@ -64,7 +64,8 @@ def clean(block: bytes) -> bytes:
     if block.startswith(b'{"log":"'):
         block = _unwrapped(block)
     if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        block = block.replace(b"\r\n", b"\n") if b"\r\n" in block else block
+        block = block.replace(b"\r", b"\n")
     if b"\x1b" in block:
         block = _ESCAPES.sub(b"", _BETWEEN.sub(b" ", block))
     if b"\x08" in block:

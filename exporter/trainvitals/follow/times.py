@@ -25,13 +25,15 @@ class Taken:
     it, wall times, each in a list: there may be millions.
     """
 
-    __slots__ = ("counts", "numbers", "times", "values")
+    __slots__ = ("counts", "has_durations", "numbers", "times", "values")
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.counts: list[int] = []
         self.values: list[dict[str, float]] = []
         self.times: list[float | None] = []
+        #: Whether any of them has step_seconds or elapsed_seconds.
+        self.has_durations = False
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -42,15 +44,17 @@ class Taken:
         self.counts.append(count)
         self.values.append(values)
         self.times.append(time)
+        self.has_durations = self.has_durations or "step_seconds" in values or "elapsed_seconds" in values
 
     def extend(
         self, numbers: list[int], first: int, values: list[dict[str, float]], times: Sequence[float | None] | None
     ) -> None:
-        """Add several, of which the first has this count."""
+        """Add several with the same names, of which the first has this count."""
         self.numbers += numbers
         self.counts += range(first, first + len(numbers))
         self.values += values
         self.times += repeat(None, len(numbers)) if times is None else times
+        self.has_durations = self.has_durations or "step_seconds" in values[0] or "elapsed_seconds" in values[0]
 
     def steps(self, moments: Sequence[float]) -> list[Step]:
         """Return them with these times."""
@@ -112,7 +116,7 @@ def with_times(told: Sequence[tuple[int, Event]], moments: Sequence[float], chan
 
 def _gaps(taken: Taken, before: Moment | None) -> list[float]:
     """Return the seconds between each step and the one before it, 0.0 where nobody knows."""
-    if not any("step_seconds" in values or "elapsed_seconds" in values for values in taken.values):
+    if not taken.has_durations:
         return [0.0] * len(taken)
     step, elapsed = (None, None) if before is None else (before.step, before.elapsed)
     gaps = []
