@@ -249,3 +249,13 @@ def test_late_values_of_a_doubtful_row_are_its_own(run, step):
 
     assert found == [(101, 4, {"loss": 9.0, "tokens": 64.0}), (102, 5, {"loss": 8.0})]
     assert run.attempt == 1
+
+
+def test_names_without_end_do_not_fill_the_memory(run):
+    """Of a log that calls its values anew in each line the first names are kept, not all."""
+    for first in range(0, 9000, 3000):
+        poll(run, *(loss(step, 2.5, **{f"made_up_{step}": 1.5}) for step in range(first, first + 3000)))
+    poll(run, loss(9000, 2.25))
+
+    assert len(run.values) == 4096
+    assert run.values["loss"] == 2.25

@@ -19,6 +19,9 @@ from trainvitals.follow.state import State
 from trainvitals.follow.times import Moment, Taken, spread, with_times
 from trainvitals.telemetry import Event, Identity, Step
 
+#: Of so many names the newest value is kept: a log may call its values anew in each line.
+_MAX_VALUES = 4096
+
 
 @dataclass
 class FollowedRun:
@@ -118,6 +121,8 @@ class FollowedRun:
     def begin(self) -> None:
         """Begin a poll: what was news is none any more."""
         self.steps, self.history, self.events, self.places = [], [], [], []
+        for name in list(islice(self.values, _MAX_VALUES, None)):
+            del self.values[name]
         self.is_new = self._polls == 0
         self._polls += 1
         self._ranks.heard = False
