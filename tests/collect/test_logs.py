@@ -113,6 +113,10 @@ def test_a_log_has_the_series_of_a_run(node):
         f'trainvitals_events_total{{kind="evaluation",{rank}}}': 1.0,
         'trainvitals_signal_ratio{run="train",signal="loss_nonfinite"}': 0.0,
         'trainvitals_signal_statistic{run="train",signal="loss_nonfinite",statistic="steps"}': 0.0,
+        'trainvitals_signal_ratio{run="train",signal="evaluation_mismatch"}': 0.103125,
+        'trainvitals_signal_statistic{run="train",signal="evaluation_mismatch",statistic="evaluations"}': 1.0,
+        'trainvitals_signal_statistic{run="train",signal="evaluation_mismatch",statistic="factor"}': 1.03125,
+        'trainvitals_signal_statistic{run="train",signal="evaluation_mismatch",statistic="nonfinite"}': 0.0,
     }
     assert scrape['trainvitals_log_files{state="followed"}'] == 1.0
 

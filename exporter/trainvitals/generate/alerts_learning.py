@@ -1,0 +1,153 @@
+"""Alerts of what the training loss says beside spikes and NaN.  A plateau is an answer, and tells nobody at night."""
+
+from __future__ import annotations
+
+from trainvitals.generate.rules import Alert
+from trainvitals.generate.texts import findings
+from trainvitals.generate.thresholds import DEFAULTS
+
+
+def _signal(name: str) -> str:
+    """Return the expression of a signal: one alert per run, whatever rank, step or number."""
+    return f'max by (run) (trainvitals_signal_ratio{{signal="{name}"}}) >= 1'
+
+
+LEARNING: tuple[Alert, ...] = (
+    Alert(
+        name="TrainvitalsLossNotFalling",
+        file="parameter",
+        category="parameter",
+        severity="warning",
+        gauge="learning",
+        signal="loss_not_falling",
+        expr=_signal("loss_not_falling"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: the loss does not fall",
+        summary_zh="训练 {{ $labels.run }}:损失没有下降",
+        description=findings("loss_not_falling", "The run has not learnt since it began") + ".",
+        description_zh=findings("loss_not_falling", "训练开始以来模型没有学到东西") + "。",
+        action=(
+            "Data first: see that inputs and labels belong together, and that labels are not all alike. "
+            "Parameters: try a learning rate three times as high, and one a tenth as high; see that the optimizer has "
+            "the weights and that none is frozen. "
+            "Model: train on one batch until its loss is near 0; where that fails, look at the initialisation and for "
+            "dead units."
+        ),
+        action_zh=(
+            "先查数据:确认输入与标签对应,且标签不全相同。"
+            "再查参数:分别试三倍和十分之一的学习率;确认优化器持有权重且没有被冻结。"
+            "后查模型:只用一个批次训练到损失接近 0;做不到则检查初始化和失活单元。"
+        ),
+        impact="All device time of this run is spent for nothing.",
+        diagnosis="The statistic `fall` is the share of the first loss that is gone, `level` where it stands.",
+    ),
+    Alert(
+        name="TrainvitalsLossDiverged",
+        file="parameter",
+        category="parameter",
+        severity="critical",
+        gauge="learning",
+        signal="loss_diverged",
+        expr=_signal("loss_diverged"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: the loss is far above what it was",
+        summary_zh="训练 {{ $labels.run }}:损失远高于此前水平",
+        description=findings("loss_diverged", "The loss has left the level that it had reached and does not come back")
+        + ".",
+        description_zh=findings("loss_diverged", "损失偏离已达到的水平且没有恢复") + "。",
+        action=(
+            "Data first: look at what the batches since that step were made of. "
+            "Parameters: go back to the newest checkpoint before that step, with half the learning rate, a longer "
+            "warm-up and gradients clipped to norm 1. "
+            "Model: look at the norms of activations and logits."
+        ),
+        action_zh=(
+            "先查数据:检查该步之后的批次来自哪些数据。"
+            "再查参数:回到该步之前最新的检查点,学习率减半,延长预热,梯度裁剪到范数 1。"
+            "后查模型:检查激活值与 logits 的范数。"
+        ),
+        impact="The steps since then are lost, and each further one costs device time.",
+        diagnosis="See what changed before that step: the learning rate, the batch, the data, a restart.",
+    ),
+    Alert(
+        name="TrainvitalsLossDrift",
+        file="parameter",
+        category="parameter",
+        severity="warning",
+        gauge="learning",
+        signal="loss_drift",
+        expr=_signal("loss_drift"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: the loss rises slowly",
+        summary_zh="训练 {{ $labels.run }}:损失缓慢上升",
+        description=findings("loss_drift", "The loss is above its level of some hundred steps before") + ".",
+        description_zh=findings("loss_drift", "损失高于数百步之前的水平") + "。",
+        action=(
+            "Data first: see whether another source, mixture or length of sequences began there. "
+            "Parameters: lower the learning rate to two thirds and see the gradient norm: where it rises too, go back "
+            "to a checkpoint before the rise. "
+            "Model: look at the largest logits."
+        ),
+        action_zh=(
+            "先查数据:确认此处是否开始使用新的数据源、配比或序列长度。"
+            "再查参数:学习率降到三分之二并观察梯度范数;若同样上升,回到上升之前的检查点。"
+            "后查模型:检查最大的 logits。"
+        ),
+        impact="A slow rise is often the beginning of a divergence.",
+        diagnosis="The statistic `errors` is the rise in standard errors; `baseline` the level before.",
+    ),
+    Alert(
+        name="TrainvitalsLossCollapsed",
+        file="parameter",
+        category="parameter",
+        severity="critical",
+        gauge="learning",
+        signal="loss_collapsed",
+        expr=_signal("loss_collapsed"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: the loss is exactly 0",
+        summary_zh="训练 {{ $labels.run }}:损失恰好为 0",
+        description=findings("loss_collapsed", "The loss fell to exactly 0 from one step to the next") + ".",
+        description_zh=findings("loss_collapsed", "损失在一步之间降为恰好 0") + "。",
+        action=(
+            "Data first: look for batches whose labels are all masked. "
+            "Parameters: train in bf16 or float32 instead of fp16, and see what the trainer logs in place of NaN. "
+            "Model: resume from the newest checkpoint before that step; the weights since are suspect."
+        ),
+        action_zh=(
+            "先查数据:检查标签是否全部被掩码。"
+            "再查参数:用 bf16 或 float32 代替 fp16,并确认训练框架用什么代替 NaN。"
+            "后查模型:从该步之前最新的检查点恢复;此后的权重不可信。"
+        ),
+        impact="Nothing is learnt any more, and the weights may be NaN.",
+        diagnosis="A gradient norm that is NaN, or stands still at the clipping norm, means that the loss was NaN.",
+    ),
+    Alert(
+        name="TrainvitalsGradientAnomaly",
+        file="parameter",
+        category="parameter",
+        severity="warning",
+        gauge="learning",
+        signal="gradient_anomaly",
+        expr=_signal("gradient_anomaly"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: gradients explode, vanish or overflow",
+        summary_zh="训练 {{ $labels.run }}:梯度爆炸、消失或溢出",
+        description=findings("gradient_anomaly", "The norm of the gradients, or the loss scale, is out of its range")
+        + ".",
+        description_zh=findings("gradient_anomaly", "梯度范数或损失缩放超出正常范围") + "。",
+        action=(
+            "Data first: look at the batches of these steps. "
+            "Parameters: exploding: lower the learning rate and clip to a smaller norm; vanishing: raise the learning "
+            "rate and see that nothing is frozen; a loss scale that falls: train in bf16. "
+            "Model: look for the layer with the largest norm."
+        ),
+        action_zh=(
+            "先查数据:检查这些步的批次。"
+            "再查参数:梯度爆炸时降低学习率并减小裁剪范数;梯度消失时提高学习率并确认没有冻结;损失缩放下降时改用 bf16。"
+            "后查模型:找出范数最大的层。"
+        ),
+        impact="Steps are skipped or do harm; a NaN often follows.",
+        diagnosis="The finding says which of these it is, and since when.",
+    ),
+)
