@@ -359,6 +359,28 @@ def test_a_whole_file_that_is_half_at_a_restart(follow, tmp_path):
     assert run.attempt == 0
 
 
+def test_several_runs_in_a_file_that_is_half_at_a_restart(follow, tmp_path):
+    """Each goes on where it was: under its own name, and with its own count of steps."""
+    path, positions = tmp_path / "db", str(tmp_path / "positions.json")
+    rows = [["a", 1, 3.0], ["a", 2, 2.5], ["b", 1, 4.0]]
+    write(path, json.dumps(rows))
+    os.utime(path, (2e9, 2e9))
+    follower = follow("db", formats=[Whole()], positions=positions)
+    follower.poll()
+    follower.save()
+    write(path, "[[")
+    os.utime(path, (2e9, 2e9))
+    follower = follow("db", formats=[Whole()], positions=positions)
+    follower.poll()
+    follower.save()
+    write(path, json.dumps([*rows, ["b", 2, 3.5], ["a", 3, 2.0]]))
+
+    runs = {run.name.rpartition("/")[2]: run for run in follower.poll() if run.steps}
+    told = {name: [(step.step, step.count) for step in run.steps] for name, run in runs.items()}
+    assert told == {"a": [(3, 3)], "b": [(2, 2)]}
+    assert [run.attempt for run in runs.values()] == [0, 0]
+
+
 @pytest.mark.parametrize("is_empty", [False, True])
 def test_a_table_that_is_written_again_while_we_are_away(follow, tmp_path, is_empty):
     """Rows that were told are not told again, even if the table was empty, on its way to be written, when we came."""

@@ -253,10 +253,15 @@ class Follower:
         name = f"{base}/{part[:_LONGEST_NAME]}"
         if name not in self._runs and len(self._runs) >= _MAX_RUNS:
             name = base
+        is_new = name not in self._runs
         run = self._run(name, base)
         if replayed and name not in replayed:
             run.begin_replay()
             replayed[name] = run
+        elif is_new and not replayed:
+            # The log could not be read right after the restart: this run goes on without its history.
+            run.begin_replay()
+            run.end_replay(self._saved_runs.get(name))
         return run
 
 

@@ -152,8 +152,7 @@ class Reader:
         if self.format is None and os.path.isdir(self.path):
             folders = (known for known in self._formats if isinstance(known, FileFormat) and known.folder)
             self.format = next((known for known in folders if known.sniff(b"", self.path)), None)
-        for _ in self._catch_up():
-            pass
+        self._catch_up_silently()
         if isinstance(self.format, FileFormat):
             if final or not 0.0 <= now - self._grew < self._pause:
                 self._grew = now
@@ -310,6 +309,13 @@ class Reader:
             self._tail = Tail(self.path, Position(*position))
         self._owed = saved
         yield from self._catch_up()
+
+    def _catch_up_silently(self) -> None:
+        """Do it where it could not be done right after the restart: it was told, but not which run it belongs to."""
+        if self._owed is not None:
+            for _ in self._catch_up():
+                pass
+            self._told.announce_again()
 
     def _catch_up(self) -> Iterator[list[Piece]]:
         """Read again what was told before a restart.  Where the log cannot be read just now, there is a next time."""

@@ -40,6 +40,10 @@ class Told:
         self._places = dict.fromkeys(self._marks, 0)
         self._run = ""
 
+    def announce_again(self) -> None:
+        """Name the run before the next item, in a log that has several."""
+        self._announced = ""
+
     def counts(self) -> dict[str, int]:
         """Return how many items were told, by run."""
         return {run: len(marks) for run, marks in self._marks.items()} | self._owed
