@@ -37,7 +37,11 @@ test: programs $(VENV)/.dev ## Run every check that CI runs
 	@# The tests start Python more than a thousand times; it shall find the package compiled.
 	@$(BIN)/python -m compileall -q exporter
 	@# A file stays together, for what its tests share; in the order of names the last files are small.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(PYTEST)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+
+.PHONY: coverage
+coverage: programs $(VENV)/.dev ## Run the tests and see which lines they reach (half as long again)
+	@$(MAKE) --no-print-directory test PYTEST="--cov --cov-report=term:skip-covered $(PYTEST)"
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Style, types, layers
