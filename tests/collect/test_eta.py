@@ -28,7 +28,9 @@ def scrape(*ranks):
 def test_the_slowest_rank_tells_the_time_that_is_left():
     """600 steps of 2 seconds; the others wait for it."""
     found = scrape(rank(0, seconds=0.5), rank(1, seconds=2.0))
-    low, middle, high = (found[f'trainvitals_eta_seconds{{quantile="{q}",run="demo"}}'] for q in ("0.1", "0.5", "0.9"))
+    low, middle, high = (
+        found[f'trainvitals_eta_seconds{{probability="{q}",run="demo"}}'] for q in ("0.1", "0.5", "0.9")
+    )
     assert round(middle, 6) == 1200.0
     assert 1170.0 < low < 1200.0 < high < 1230.0
 

@@ -110,8 +110,8 @@ def _add_eta(sink: Sink, run: str, ranks: list[Rank]) -> None:
     left = [remaining for rank in ranks if (remaining := rank.remaining()) is not None]
     if left:
         longest = max(left, key=lambda remaining: remaining.p50)
-        for quantile, seconds in zip(("0.1", "0.5", "0.9"), longest, strict=True):
-            sink.add("trainvitals_eta_seconds", seconds, run, quantile)
+        for probability, seconds in zip(("0.1", "0.5", "0.9"), longest, strict=True):
+            sink.add("trainvitals_eta_seconds", seconds, run, probability)
 
 
 def _add_log_errors(sink: Sink, run: str, ranks: list[Rank]) -> None:

@@ -103,7 +103,7 @@ FAMILIES: tuple[Family, ...] = (
             "eta_seconds",
             "gauge",
             "Time that is left after the last step, pauses included: with this probability it will be less.",
-            "quantile",
+            "probability",
         ),
         ("signal_ratio", "gauge", "Statistic of a signal over its threshold: 1 or more is active.", "signal"),
     ),
