@@ -13,6 +13,11 @@ from trainvitals.detect.shares import PHASES, Finding, Share
 from trainvitals.telemetry import Event, Step
 
 INFO, WARNING = 0.2, 0.5
+_ACTION = (
+    "Look for a straggler (the rank that waits least) and at the links first. If all ranks wait alike: "
+    "larger batches per device or more gradient accumulation, larger buckets, fewer nodes; more devices "
+    "would wait more."
+)
 
 
 class CommunicationBound:
@@ -47,20 +52,7 @@ class CommunicationBound:
 
     def verdict(self) -> Verdict | None:
         """Return the share (statistic ``share``) over 20 % as the ratio."""
-        share, finding = self._share.ratio, self._finding
+        share = self._share.ratio
         if share is None or not self._is_told:
             return None
-        statistics = {"share": share}
-        if finding.since is None:
-            return Verdict(ratio=min(share / INFO, 0.99), statistics=statistics)
-        since = max(0, finding.since)
-        return Verdict(
-            ratio=max(1.0, share / INFO),
-            since_step=since,
-            evidence=f"since step {since}: {finding.shown:.0%} of the time goes into communication that nothing hides",
-            statistics=statistics,
-            severity="warning" if finding.is_warning else "info",
-            action="Look for a straggler (the rank that waits least) and at the links first. If all ranks wait alike: "
-            "larger batches per device or more gradient accumulation, larger buckets, fewer nodes; more devices "
-            "would wait more.",
-        )
+        return self._finding.verdict(share, "goes into communication that nothing hides", _ACTION)

@@ -18,6 +18,10 @@ from trainvitals.telemetry import Event, Step
 INFO, WARNING = 0.2, 0.5
 #: The first lines of a log, and those after a restart, are those of workers that start.
 SKIPPED_LINES = 2
+_ACTION = (
+    "Data first, no more devices: more loader workers and prefetching, data on a local or faster store, "
+    "decoding and augmentation done beforehand. If one rank alone waits, look at the disk of its node."
+)
 
 
 class DataStarvation:
@@ -71,19 +75,7 @@ class DataStarvation:
 
     def verdict(self) -> Verdict | None:
         """Return the share (statistic ``share``) over 20 % as the ratio."""
-        share, finding = self._share.ratio, self._finding
+        share = self._share.ratio
         if share is None:
             return None
-        statistics = {"share": share}
-        if finding.since is None:
-            return Verdict(ratio=min(share / INFO, 0.99), statistics=statistics)
-        since = max(0, finding.since)
-        return Verdict(
-            ratio=max(1.0, share / INFO),
-            since_step=since,
-            evidence=f"since step {since}: {finding.shown:.0%} of the time of training is waiting for data",
-            statistics=statistics,
-            severity="warning" if finding.is_warning else "info",
-            action="Data first, no more devices: more loader workers and prefetching, data on a local or faster store, "
-            "decoding and augmentation done beforehand. If one rank alone waits, look at the disk of its node.",
-        )
+        return self._finding.verdict(share, "of training is waiting for data", _ACTION)

@@ -24,10 +24,9 @@ import math
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Verdict
-from trainvitals.detect.evaluations import Evaluations, Point, Rise, noise, trend, validation_loss
+from trainvitals.detect.evaluations import Point, Rise, SplitDetector, noise, trend, validation_loss
 from trainvitals.detect.metric_names import main_metrics
 from trainvitals.detect.window import MEDIAN_ERROR, middle
-from trainvitals.telemetry import Event
 
 LEAST_POINTS = 5
 FROZEN, FROZEN_COARSE = 5, 10
@@ -63,35 +62,19 @@ class _Pair(NamedTuple):
         return self._replace(points=self.points[:-1], good=self.good[:-1], loss=self.loss[:-1])
 
 
-class MetricDecoupled:
-    """Compares the metrics of each split with its loss; shows the worst."""
+class MetricDecoupled(SplitDetector):
+    """Compares the metrics of each split with its loss; shows the worst.
+
+    Statistics: ``frozen`` (evaluations in a row with the same value), ``worse`` (a share, below the best) and
+    ``errors`` (the same in standard errors).
+    """
 
     signal = "metric_decoupled"
     category: Category = "data"
     needs = "5 evaluations with a metric that is no loss, and a loss beside them"
 
-    def __init__(self) -> None:
-        self._evaluations = Evaluations()
-        self.observe = self._evaluations.observe
-        self._verdicts: dict[str, Verdict] = {}
-
-    def observe_event(self, event: Event) -> None:
-        """Judge the splits anew that have an evaluation or lost one."""
-        splits = self._evaluations.splits
-        for name in self._evaluations.changed(event):
-            verdict = _judge(name, splits[name][-_NEWEST:]) if name in splits else None
-            if verdict is None:
-                self._verdicts.pop(name, None)
-            else:
-                self._verdicts[name] = verdict
-
-    def verdict(self) -> Verdict | None:
-        """Return the verdict of the metric with the highest ratio.
-
-        Statistics: ``frozen`` (evaluations in a row with the same value), ``worse`` (a share, below the best) and
-        ``errors`` (the same in standard errors).
-        """
-        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)
+    def _judge(self, split: str, points: list[Point]) -> Verdict | None:
+        return _judge(split, points[-_NEWEST:])
 
 
 def _judge(split: str, points: list[Point]) -> Verdict | None:

@@ -8,11 +8,13 @@ points for each split.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
+from trainvitals.detect.base import Verdict
 from trainvitals.detect.trend import mann_kendall
 from trainvitals.detect.window import MAD_TO_SIGMA, MEAN_TO_SIGMA, MEDIAN_ERROR, middle
 from trainvitals.telemetry import Event, Step
@@ -275,3 +277,32 @@ def about(number: float) -> str:
         return "0"
     power = 10.0 ** math.floor(math.log10(number))
     return f"{at_least(number / power, (1.0, 2.0, 5.0)) * power:.0f}"
+
+
+class SplitDetector(ABC):
+    """What the detectors of evaluations share: a verdict for each split, of which the worst is shown."""
+
+    def __init__(self) -> None:
+        self._evaluations = Evaluations()
+        self.observe = self._evaluations.observe
+        self._verdicts: dict[str, Verdict] = {}
+
+    @abstractmethod
+    def _judge(self, split: str, points: list[Point]) -> Verdict | None:
+        """Return the verdict on a split by its points, of which there is at least one."""
+
+    def observe_event(self, event: Event) -> None:
+        """Judge the splits anew that have an evaluation or lost one."""
+        for name in self._evaluations.changed(event):
+            self._renew(name, self._evaluations.splits.get(name, []))
+
+    def _renew(self, split: str, points: list[Point]) -> None:
+        verdict = self._judge(split, points) if points else None
+        if verdict is None:
+            self._verdicts.pop(split, None)
+        else:
+            self._verdicts[split] = verdict
+
+    def verdict(self) -> Verdict | None:
+        """Return the verdict of the split with the highest ratio."""
+        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)

@@ -18,9 +18,8 @@ import math
 from itertools import pairwise
 
 from trainvitals.detect.base import Category, Verdict
-from trainvitals.detect.evaluations import Evaluations, Point, noise, trend, validation_loss
+from trainvitals.detect.evaluations import Point, SplitDetector, noise, trend, validation_loss
 from trainvitals.detect.window import middle
-from trainvitals.telemetry import Event
 
 DROP = 0.1
 SIGMAS = 6.0
@@ -33,42 +32,31 @@ GAP_POINTS = 8
 TREND = 1.64
 
 
-class LeakageSuspected:
+class LeakageSuspected(SplitDetector):
     """Compares the loss of each split with the training loss; shows the worst split.
 
     A drop is shown from the third evaluation behind it until the run goes back to before it: it does not heal.
+
+    Statistics: ``drop`` (a share, of the validation loss over the newest place where one can be judged),
+    ``train_drop`` (of the training loss there) and ``gap`` (validation over training loss now, minus 1).
     """
 
     signal = "leakage_suspected"
     category: Category = "data"
     needs = "11 evaluations with a loss above 0, and the training loss between them"
 
-    def __init__(self) -> None:
-        self._evaluations = Evaluations()
-        self.observe = self._evaluations.observe
-        self._verdicts: dict[str, Verdict] = {}
+    def _judge(self, split: str, points: list[Point]) -> Verdict | None:
+        return _judge(split, points)
 
-    def observe_event(self, event: Event) -> None:
-        """Judge the splits anew that have an evaluation or lost one."""
-        splits = self._evaluations.splits
-        for name in self._evaluations.changed(event):
-            points = splits.get(name, [])
-            known = self._verdicts.get(name)
-            if known is not None and known.active and known.since_step is not None:
-                if points and points[-1].step > known.since_step:
-                    continue
-                del self._verdicts[name]
-            verdict = _judge(name, points)
-            if verdict is not None:
-                self._verdicts[name] = verdict
-
-    def verdict(self) -> Verdict | None:
-        """Return the verdict of the split with the highest ratio.
-
-        Statistics: ``drop`` (a share, of the validation loss over the newest place where one can be judged),
-        ``train_drop`` (of the training loss there) and ``gap`` (validation over training loss now, minus 1).
-        """
-        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)
+    def _renew(self, split: str, points: list[Point]) -> None:
+        known = self._verdicts.get(split)
+        if known is not None and known.active and known.since_step is not None:
+            if points and points[-1].step > known.since_step:
+                return
+            del self._verdicts[split]
+        verdict = _judge(split, points)
+        if verdict is not None:
+            self._verdicts[split] = verdict
 
 
 def _judge(split: str, points: list[Point]) -> Verdict | None:

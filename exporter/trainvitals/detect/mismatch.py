@@ -19,8 +19,7 @@ import math
 from itertools import islice
 
 from trainvitals.detect.base import Category, Verdict
-from trainvitals.detect.evaluations import Evaluations, Point, validation_loss
-from trainvitals.telemetry import Event
+from trainvitals.detect.evaluations import Point, SplitDetector, validation_loss
 
 FACTOR = 2.0
 EVALUATIONS = 5
@@ -30,35 +29,19 @@ _NEWEST = 64
 FIRST_EPOCH = 1.05
 
 
-class EvaluationMismatch:
-    """Compares level and finiteness of the losses of each split with those of the training; shows the worst split."""
+class EvaluationMismatch(SplitDetector):
+    """Compares level and finiteness of the losses of each split with those of the training; shows the worst split.
+
+    Statistics: ``nonfinite`` (evaluations in a row, up to now), ``factor`` (validation over training loss now) and
+    ``evaluations`` (with both losses).
+    """
 
     signal = "evaluation_mismatch"
     category: Category = "data"
     needs = "an evaluation with a loss, and a training loss before it"
 
-    def __init__(self) -> None:
-        self._evaluations = Evaluations()
-        self.observe = self._evaluations.observe
-        self._verdicts: dict[str, Verdict] = {}
-
-    def observe_event(self, event: Event) -> None:
-        """Judge the splits anew that have an evaluation or lost one."""
-        splits = self._evaluations.splits
-        for name in self._evaluations.changed(event):
-            verdict = _judge(name, splits[name]) if name in splits else None
-            if verdict is None:
-                self._verdicts.pop(name, None)
-            else:
-                self._verdicts[name] = verdict
-
-    def verdict(self) -> Verdict | None:
-        """Return the verdict of the split with the highest ratio.
-
-        Statistics: ``nonfinite`` (evaluations in a row, up to now), ``factor`` (validation over training loss now) and
-        ``evaluations`` (with both losses).
-        """
-        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)
+    def _judge(self, split: str, points: list[Point]) -> Verdict | None:
+        return _judge(split, points)
 
 
 def _judge(split: str, points: list[Point]) -> Verdict | None:

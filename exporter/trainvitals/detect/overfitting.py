@@ -25,9 +25,8 @@ import math
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Severity, Verdict
-from trainvitals.detect.evaluations import Evaluations, Point, Rise, about, at_least, trend, validation_loss
+from trainvitals.detect.evaluations import Point, Rise, SplitDetector, about, at_least, trend, validation_loss
 from trainvitals.detect.metric_names import main_metrics
-from trainvitals.telemetry import Event
 
 #: Fewer have no trend: the best one, three behind it, and one before.
 LEAST_POINTS = 5
@@ -58,36 +57,20 @@ class _Curve(NamedTuple):
         return _Curve(self.points[:-1], self.validation[:-1], self.train[:-1])
 
 
-class Overfitting:
-    """Compares the loss of each split with the training loss since the evaluation before; shows the worst split."""
+class Overfitting(SplitDetector):
+    """Compares the loss of each split with the training loss since the evaluation before; shows the worst split.
+
+    Statistics: ``generalisation_loss`` (a share), ``errors`` (the rise in standard errors), ``gap`` (validation
+    over training, minus 1), ``evaluations``, and since the best evaluation ``steps_since_best`` and
+    ``seconds_since_best``.
+    """
 
     signal = "overfitting"
     category: Category = "parameter"
     needs = "5 evaluations with a loss above 0, and the training loss between them"
 
-    def __init__(self) -> None:
-        self._evaluations = Evaluations()
-        self.observe = self._evaluations.observe
-        self._verdicts: dict[str, Verdict] = {}
-
-    def observe_event(self, event: Event) -> None:
-        """Judge the splits anew that have an evaluation or lost one."""
-        splits = self._evaluations.splits
-        for name in self._evaluations.changed(event):
-            verdict = _judge(name, splits[name]) if name in splits else None
-            if verdict is None:
-                self._verdicts.pop(name, None)
-            else:
-                self._verdicts[name] = verdict
-
-    def verdict(self) -> Verdict | None:
-        """Return the verdict of the split with the highest ratio.
-
-        Statistics: ``generalisation_loss`` (a share), ``errors`` (the rise in standard errors), ``gap`` (validation
-        over training, minus 1), ``evaluations``, and since the best evaluation ``steps_since_best`` and
-        ``seconds_since_best``.
-        """
-        return max(self._verdicts.values(), key=lambda verdict: verdict.ratio, default=None)
+    def _judge(self, split: str, points: list[Point]) -> Verdict | None:
+        return _judge(split, points)
 
 
 def _curve(points: list[Point]) -> _Curve:

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from trainvitals.detect.base import Verdict
+
 #: The window, and what must be in it before anything is said: the first batches wait for workers to start and for
 #: buffers to fill.
 WINDOW_SECONDS = 600.0
@@ -98,3 +100,19 @@ class Finding:
         is_warning = ratio >= (0.8 * warning if self.is_warning else warning)
         if not self.shown or is_warning != self.is_warning:
             self.shown, self.is_warning = ratio, is_warning
+
+    def verdict(self, share: float, evidence: str, action: str) -> Verdict:
+        """Return the verdict: the share (statistic ``share``) over its threshold; ``evidence`` goes on behind it."""
+        statistics = {"share": share}
+        info = self._limits[0]
+        if self.since is None:
+            return Verdict(ratio=min(share / info, 0.99), statistics=statistics)
+        since = max(0, self.since)
+        return Verdict(
+            ratio=max(1.0, share / info),
+            since_step=since,
+            evidence=f"since step {since}: {self.shown:.0%} of the time {evidence}",
+            statistics=statistics,
+            severity="warning" if self.is_warning else "info",
+            action=action,
+        )

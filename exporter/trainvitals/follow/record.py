@@ -94,6 +94,11 @@ def wall_time(value: object) -> tuple[float | None, float | None]:
     found = number(value)
     if found is None:
         return (timestamp(value) if isinstance(value, str) else None), None
+    return place_in_time(found)
+
+
+def place_in_time(found: float) -> tuple[float | None, float | None]:
+    """Return wall time, or seconds since the start, of a number in a column for the time."""
     if not 0.0 <= found < float("inf"):
         return None, None
     while found > 1e11:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import ON_RANK, findings, listed
+from trainvitals.generate.texts import ON_RANK, active, findings, listed
 from trainvitals.generate.thresholds import DEFAULTS
 
 _WAIT = next(record.expr for record in RECORDS if record.name == "run:trainvitals_data_wait:ratio")
@@ -58,7 +58,7 @@ DATA: tuple[Alert, ...] = (
         category="data",
         severity="warning",
         gauge="health",
-        expr='max by (run) (trainvitals_signal_ratio{signal="data_error"}) >= 1',
+        expr=active("data_error"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: samples cannot be read",
         summary_zh="训练 {{ $labels.run }}:有样本无法读取",

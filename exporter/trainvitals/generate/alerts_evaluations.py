@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import findings
+from trainvitals.generate.texts import active, findings
 from trainvitals.generate.thresholds import DEFAULTS
-
-
-def _signal(name: str) -> str:
-    """Return the expression of a signal: one alert per run, whatever rank, step or number."""
-    return f'max by (run) (trainvitals_signal_ratio{{signal="{name}"}}) >= 1'
 
 
 def _statistic(signal: str, name: str) -> str:
@@ -25,7 +20,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="overfitting",
         # Below a rise of 3 % the finding is an info.
-        expr=f"{_signal('overfitting')} and on (run) {_statistic('overfitting', 'generalisation_loss')} >= 0.03",
+        expr=f"{active('overfitting')} and on (run) {_statistic('overfitting', 'generalisation_loss')} >= 0.03",
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: training and validation loss part",
         summary_zh="训练 {{ $labels.run }}:训练损失与验证损失分叉",
@@ -56,7 +51,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="forgetting",
         # Up to 2 % on average the finding is an info.
-        expr=f"{_signal('forgetting')} and on (run) {_statistic('forgetting', 'decline')} >= 0.02",
+        expr=f"{active('forgetting')} and on (run) {_statistic('forgetting', 'decline')} >= 0.02",
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: benchmarks are worse than at the begin",
         summary_zh="训练 {{ $labels.run }}:基准评测低于训练初期",
@@ -84,7 +79,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="evaluation_mismatch",
         # Half the training loss or less is meant as a rule, and an info.
-        expr=(f"{_signal('evaluation_mismatch')} unless on (run) {_statistic('evaluation_mismatch', 'factor')} <= 0.5"),
+        expr=(f"{active('evaluation_mismatch')} unless on (run) {_statistic('evaluation_mismatch', 'factor')} <= 0.5"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the evaluation does not fit the training",
         summary_zh="训练 {{ $labels.run }}:评估与训练不一致",
@@ -112,7 +107,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         severity="warning",
         gauge="learning",
         signal="leakage_suspected",
-        expr=_signal("leakage_suspected"),
+        expr=active("leakage_suspected"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the validation is better than the training explains",
         summary_zh="训练 {{ $labels.run }}:验证结果好于训练所能解释的水平",
@@ -137,7 +132,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         severity="warning",
         gauge="learning",
         signal="metric_decoupled",
-        expr=_signal("metric_decoupled"),
+        expr=active("metric_decoupled"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the metric does not follow the loss",
         summary_zh="训练 {{ $labels.run }}:指标未随损失改善",

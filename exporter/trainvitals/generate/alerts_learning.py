@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import findings
+from trainvitals.generate.texts import active, findings
 from trainvitals.generate.thresholds import DEFAULTS
-
-
-def _signal(name: str) -> str:
-    """Return the expression of a signal: one alert per run, whatever rank, step or number."""
-    return f'max by (run) (trainvitals_signal_ratio{{signal="{name}"}}) >= 1'
-
 
 LEARNING: tuple[Alert, ...] = (
     Alert(
@@ -20,7 +14,7 @@ LEARNING: tuple[Alert, ...] = (
         severity="warning",
         gauge="learning",
         signal="loss_not_falling",
-        expr=_signal("loss_not_falling"),
+        expr=active("loss_not_falling"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the loss does not fall",
         summary_zh="训练 {{ $labels.run }}:损失没有下降",
@@ -48,7 +42,7 @@ LEARNING: tuple[Alert, ...] = (
         severity="critical",
         gauge="learning",
         signal="loss_diverged",
-        expr=_signal("loss_diverged"),
+        expr=active("loss_diverged"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the loss is far above what it was",
         summary_zh="训练 {{ $labels.run }}:损失远高于此前水平",
@@ -76,7 +70,7 @@ LEARNING: tuple[Alert, ...] = (
         severity="warning",
         gauge="learning",
         signal="loss_drift",
-        expr=_signal("loss_drift"),
+        expr=active("loss_drift"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the loss rises slowly",
         summary_zh="训练 {{ $labels.run }}:损失缓慢上升",
@@ -103,7 +97,7 @@ LEARNING: tuple[Alert, ...] = (
         severity="critical",
         gauge="learning",
         signal="loss_collapsed",
-        expr=_signal("loss_collapsed"),
+        expr=active("loss_collapsed"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the loss is exactly 0",
         summary_zh="训练 {{ $labels.run }}:损失恰好为 0",
@@ -129,7 +123,7 @@ LEARNING: tuple[Alert, ...] = (
         severity="warning",
         gauge="learning",
         signal="gradient_anomaly",
-        expr=_signal("gradient_anomaly"),
+        expr=active("gradient_anomaly"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: gradients explode, vanish or overflow",
         summary_zh="训练 {{ $labels.run }}:梯度爆炸、消失或溢出",

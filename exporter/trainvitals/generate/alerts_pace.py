@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import findings
+from trainvitals.generate.texts import active, findings
 from trainvitals.generate.thresholds import DEFAULTS
-
-
-def _signal(name: str) -> str:
-    """Return the expression of a signal: one alert per run, whatever rank, step or number."""
-    return f'max by (run) (trainvitals_signal_ratio{{signal="{name}"}}) >= 1'
-
 
 PACE: tuple[Alert, ...] = (
     Alert(
@@ -20,7 +14,7 @@ PACE: tuple[Alert, ...] = (
         severity="warning",
         gauge="efficiency",
         signal="slowdown",
-        expr=_signal("slowdown"),
+        expr=active("slowdown"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: steps take longer than before",
         summary_zh="训练 {{ $labels.run }}:每步耗时变长",
@@ -50,7 +44,7 @@ PACE: tuple[Alert, ...] = (
         category="resource",
         severity="warning",
         gauge="efficiency",
-        expr=_signal("straggler"),
+        expr=active("straggler"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: one rank keeps the others waiting",
         summary_zh="训练 {{ $labels.run }}:有 rank 拖慢其他 rank",
@@ -80,7 +74,7 @@ PACE: tuple[Alert, ...] = (
         severity="info",
         gauge="efficiency",
         signal="communication_bound",
-        expr=_signal("communication_bound"),
+        expr=active("communication_bound"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: much of the time is communication that nothing hides",
         summary_zh="训练 {{ $labels.run }}:大量时间花在未被掩盖的通信上",

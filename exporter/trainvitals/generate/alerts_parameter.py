@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import findings
+from trainvitals.generate.texts import active, findings
 from trainvitals.generate.thresholds import DEFAULTS
-
-
-def _signal(name: str) -> str:
-    """Return the expression of a signal: one alert per run, whatever rank, step or number."""
-    return f'max by (run) (trainvitals_signal_ratio{{signal="{name}"}}) >= 1'
-
 
 PARAMETER: tuple[Alert, ...] = (
     Alert(
@@ -20,7 +14,7 @@ PARAMETER: tuple[Alert, ...] = (
         severity="critical",
         gauge="learning",
         signal="loss_nonfinite",
-        expr=_signal("loss_nonfinite"),
+        expr=active("loss_nonfinite"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the loss is NaN or infinite",
         summary_zh="训练 {{ $labels.run }}:损失为 NaN 或无穷大",
@@ -52,7 +46,7 @@ PARAMETER: tuple[Alert, ...] = (
         severity="warning",
         gauge="learning",
         signal="loss_spike",
-        expr=_signal("loss_spike"),
+        expr=active("loss_spike"),
         keep=DEFAULTS.signal_keep,
         summary="Run {{ $labels.run }}: the loss has jumped out of its noise",
         summary_zh="训练 {{ $labels.run }}:损失出现突增",

@@ -12,6 +12,11 @@ TOP = 8
 ON_RANK = "rank {{ .Labels.rank }} on {{ .Labels.instance }}"
 
 
+def active(signal: str) -> str:
+    """Return the expression of a signal that is on: one alert per run, whatever rank, step or number."""
+    return f'max by (run) (trainvitals_signal_ratio{{signal="{signal}"}}) >= 1'
+
+
 def lookup(expr: str, *labels: str) -> str:
     """Return a pipeline that runs a query; each %q of ``expr`` takes one label of the alert."""
     values = " ".join(f"$labels.{label}" for label in labels)

@@ -22,18 +22,13 @@ from trainvitals import names
 from trainvitals.follow import evidence
 from trainvitals.follow.base import LIKELY, NO, SURE, Facts, Item, LineFormat, LineParser, Row, Rows
 from trainvitals.follow.columns import to_rows
+from trainvitals.follow.record import STEPS, TIMES, place_in_time
 from trainvitals.follow.text import timestamp
 
-#: Columns that number the rows, the best first.
-_STEPS = (
-    "step", "global_step", "trainer/global_step", "train/global_step", "_step", "iteration", "iter", "iters", "steps",
-    "current_steps", "num_updates", "update", "train_step", "epoch", "epochs",
-)  # fmt: skip
-_TIMES = ("time", "timestamp", "_timestamp", "wall_time", "wall time", "datetime", "date")
+#: Columns that number the rows, the best first; two numbers in one are no cell of a table.
+_STEPS = tuple(name for name in STEPS if name != "global_step/max_steps")
 _RATES = ("x/lr0", "lr/pg0", "lr-0")
 _MAX_COLUMNS = 512
-#: A number of seconds since the epoch, and not since a start: September 2001 and later.
-_EARLIEST = 1e9
 
 
 class _Header(NamedTuple):
@@ -67,7 +62,7 @@ def _read_header(line: str) -> _Header | None:
 def _describe(delimiter: str, cells: tuple[str, ...]) -> _Header:
     lower = [cell.lower() for cell in cells]
     step = next((lower.index(name) for name in _STEPS if name in lower), None)
-    moment = next((lower.index(name) for name in _TIMES if name in lower), None)
+    moment = next((lower.index(name) for name in TIMES if name in lower), None)
     training: dict[str, int] = {}
     results: dict[str, dict[str, int]] = {}
     for index, cell in enumerate(cells):
@@ -214,11 +209,7 @@ def _time(cell: str) -> tuple[float | None, float | None]:
         number = float(cell)
     except ValueError:
         return timestamp(cell), None
-    if not math.isfinite(number) or number < 0.0:
-        return None, None
-    while number > 1e11:
-        number /= 1e3  # Milliseconds, or microseconds.
-    return (number, None) if number >= _EARLIEST else (None, number)
+    return place_in_time(number)
 
 
 class Table(LineFormat):
