@@ -5,9 +5,12 @@ Behind them there is one pipeline, whatever the source was.  Times are wall-cloc
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import repeat
+from typing import Any, overload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +43,68 @@ class Step:
     count: int
     time: float
     values: dict[str, float]
+
+
+class Steps(Sequence[Step]):
+    """Steps in a row that have values of the same names, as columns: a cheap sequence of :class:`Step`.
+
+    ``numbers`` are the steps' own, ``first`` is the count of the first (each next has one more), ``times`` are wall
+    times, ``columns`` hold the values by name.  All lists are of one length, and not changed by anybody.
+    What is asked of a column by several detectors is reckoned once: ``extent``, ``is_finite``.
+    """
+
+    __slots__ = ("_extents", "columns", "first", "numbers", "times")
+
+    def __init__(self, numbers: list[int], first: int, times: list[float], columns: dict[str, list[float]]) -> None:
+        self.numbers, self.first, self.times, self.columns = numbers, first, times, columns
+        self._extents: dict[str, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[Step]:
+        names = tuple(self.columns)
+        counts = range(self.first, self.first + len(self.numbers))
+        rows = zip(*self.columns.values(), strict=True) if names else repeat((), len(self.numbers))
+        for number, count, moment, row in zip(self.numbers, counts, self.times, rows, strict=True):
+            yield Step(number, count, moment, dict(zip(names, row, strict=True)))
+
+    @overload
+    def __getitem__(self, place: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Steps: ...
+
+    def __getitem__(self, place: int | slice) -> Step | Steps:
+        if isinstance(place, slice):
+            begin, end, stride = place.indices(len(self.numbers))
+            if stride != 1:
+                raise ValueError("steps in a row have no others between them")
+            return self.part(begin, end)
+        number = self.numbers[place]
+        count = self.first + (place if place >= 0 else place + len(self.numbers))
+        values = {name: column[place] for name, column in self.columns.items()}
+        return Step(number, count, self.times[place], values)
+
+    def part(self, begin: int, end: int) -> Steps:
+        """Return those from place ``begin`` up to, and without, ``end``."""
+        columns = {name: column[begin:end] for name, column in self.columns.items()}
+        return Steps(self.numbers[begin:end], self.first + begin, self.times[begin:end], columns)
+
+    def extent(self, name: str) -> tuple[float, float]:
+        """Return the least and the largest value of a column that is there; NaN for both, if one of them is NaN."""
+        found = self._extents.get(name)
+        if found is None:
+            column = self.columns[name]
+            # A sum is NaN where any is (infinities of both signs cannot be told from it, and are as odd).
+            is_nan = (total := sum(column)) != total
+            found = self._extents[name] = (math.nan, math.nan) if is_nan else (min(column), max(column))
+        return found
+
+    def is_finite(self, name: str) -> bool:
+        """Whether all values of a column that is there are finite."""
+        low, high = self.extent(name)
+        return -math.inf < low and high < math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 Category = Literal["resource", "data", "parameter"]
 Severity = Literal["info", "warning", "critical"]
@@ -60,6 +60,16 @@ class Detector(Protocol):
 
     def verdict(self) -> Verdict | None:
         """Return the verdict on what was seen so far, or None as long as nothing can be said."""
+
+
+class BlockDetector(Detector, Protocol):
+    """A detector that takes many steps at once: millions of them are read from logs."""
+
+    def observe_all(self, steps: Steps) -> None:
+        """Take the next steps and be what :meth:`observe` would have made of it, one by one: to the last digit.
+
+        There are one at least.  Their numbers rise, and they are no late values of steps that were seen before.
+        """
 
 
 class EventDetector(Detector, Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from trainvitals.detect.base import Category, Detector, Verdict
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 #: What to do with a message about a detector that failed; called while the exception is handled.
 Complain: TypeAlias = Callable[[str], None]
@@ -62,6 +62,12 @@ class Panel:
 
     def observe_all(self, detector: Detector, steps: Sequence[Step]) -> None:
         """Hand on the next steps to one: a block for each in turn is faster than all for each step in turn."""
+        if isinstance(steps, Steps) and (take := getattr(detector, "observe_all", None)) is not None:
+            try:
+                take(steps)
+            except Exception:
+                self._complain(f"detector {detector.signal} cannot take the {len(steps)} steps from {steps[0]!r}")
+            return
         observe = detector.observe
         for step in steps:
             try:
