@@ -165,3 +165,53 @@ def test_the_gravest_verdict_wins():
 
     assert "critical" == record.outcomes()[0].worst.severity
     assert -3 == record.outcomes()[0].worst.since_step
+
+
+def test_each_time_that_a_signal_was_on_is_an_episode():
+    """A detector that is held for two times says after which steps each was known and over, within eight steps."""
+
+    class Holder(Listener):
+        @property
+        def held(self):
+            """Whether one of the last four steps was odd."""
+            return bool(set(self.active) & set(self.heard[-4:]))
+
+        def verdict(self):
+            """Grow worse after the second odd step of the two."""
+            worse = 1_101 in self.heard
+            return Verdict(ratio=float(self.held), severity="critical" if worse else "warning", evidence=f"{worse}")
+
+    holder = Holder(active=(301, 1_097, 1_101))
+    record = Record(Panel([holder], [].append))
+
+    record.feed(step(number, float(number)) for number in range(1, 3_000))
+    first, second = record.outcomes()[0].episodes
+
+    assert ({"warning": 304}, 312) == (first.reached, first.until)
+    assert ({"critical": 1_104}, 1_112, "True") == (second.reached, second.until, second.worst.evidence)
+    assert 0 == record.outcomes()[0].more
+
+
+def test_what_goes_on_at_the_end_has_no_end():
+    """An episode that is still on has no step at which it was over; with an escalation it has two severities."""
+    listener = Listener(active=(-3, 5), severity="warning")
+    record = Record(Panel([listener], [].append))
+
+    record.feed([step(3, 1.0), evaluation(3, 2.0)])
+    listener.severity = "critical"
+    record.feed([step(5, 3.0)])
+    (episode,) = record.outcomes()[0].episodes
+
+    assert ({"warning": 3, "critical": 5}, None) == (episode.reached, episode.until)
+
+
+def test_episodes_are_bounded():
+    """A signal that comes and goes without end is counted, and its first times are remembered."""
+    listener = Listener(active=tuple(range(-2_000, 0, 2)))
+    record = Record(Panel([listener], [].append))
+
+    for number in range(1, 2_001):
+        record.feed([evaluation(number, float(number))])
+    outcome = record.outcomes()[0]
+
+    assert (256, 744) == (len(outcome.episodes), outcome.more)

@@ -7,10 +7,10 @@ between which it happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from trainvitals.detect.base import Category, Detector, Verdict
+from trainvitals.detect.base import Category, Detector, Severity, Verdict
 from trainvitals.telemetry import Event, Step, Steps
 
 #: What to do with a message about a detector that failed; called while the exception is handled.
@@ -92,12 +92,27 @@ class Panel:
             return None
 
 
+@dataclass(slots=True)
+class Episode:
+    """Once that a signal was on: ``worst`` is what it said at its gravest.
+
+    ``reached`` says of each severity that it had after which step of the run it was first said; the least of them is
+    when the finding was known.  ``until`` is the step after which it was off again, None while it is on.
+    """
+
+    signal: str
+    worst: Verdict
+    reached: dict[Severity, int] = field(default_factory=dict)
+    until: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a detector said over the whole of a run.
 
     ``last`` is its verdict at the end, None where it cannot say.  ``worst`` is the gravest active one of all, None
-    where the signal was never on.  ``judged``: it could say something at some time.
+    where the signal was never on.  ``judged``: it could say something at some time.  ``episodes`` are the first
+    :data:`EPISODES` times that it was on, and ``more`` is how many there were besides.
     """
 
     signal: str
@@ -106,9 +121,13 @@ class Outcome:
     last: Verdict | None
     worst: Verdict | None
     judged: bool
+    episodes: tuple[Episode, ...] = ()
+    more: int = 0
 
 
 _GRAVITY = {"info": 0, "warning": 1, "critical": 2}
+#: So many episodes of a signal are remembered.
+EPISODES = 256
 
 
 class Record:
@@ -127,6 +146,12 @@ class Record:
         self._worst: dict[str, Verdict] = {}
         self._judged: set[str] = set()
         self._last: dict[str, Verdict | None] = {}
+        #: The step after which detectors are asked.
+        self._step = 0
+        #: The episode that goes on, by signal; those that are remembered; how many are not.
+        self._open: dict[str, Episode] = {}
+        self._episodes: dict[str, list[Episode]] = {}
+        self._more: dict[str, int] = {}
 
     def feed(self, items: Iterable[Step | Event]) -> None:
         """Take what comes next of the run."""
@@ -156,9 +181,13 @@ class Record:
                 self._panel.observe_all(detector, block)
                 continue
             for begin in range(0, len(block), every):
-                self._panel.observe_all(detector, block[begin : begin + every])
-                if detector.held:
+                part = block[begin : begin + every]
+                self._panel.observe_all(detector, part)
+                if detector.held or detector.signal in self._open:
+                    self._step = part[-1].step
                     self._note(detector, self._panel.verdict(detector))
+        if block:
+            self._step = block[-1].step
 
     def look(self) -> None:
         """Ask all detectors."""
@@ -172,6 +201,22 @@ class Record:
             self._judged.add(signal)
             if verdict.active:
                 self._worst[signal] = graver(self._worst.get(signal), verdict)
+                self._go_on(signal, verdict)
+                return
+        if (episode := self._open.pop(signal, None)) is not None:
+            episode.until = self._step
+
+    def _go_on(self, signal: str, verdict: Verdict) -> None:
+        episode = self._open.get(signal)
+        if episode is None:
+            episode = self._open[signal] = Episode(signal, verdict)
+            known = self._episodes.setdefault(signal, [])
+            if len(known) < EPISODES:
+                known.append(episode)
+            else:
+                self._more[signal] = self._more.get(signal, 0) + 1
+        episode.worst = graver(episode.worst, verdict)
+        episode.reached.setdefault(verdict.severity, self._step)
 
     def outcomes(self) -> list[Outcome]:
         """Ask once more, and return what there is to say, in the order of the detectors."""
@@ -184,6 +229,8 @@ class Record:
                 last=self._last.get(detector.signal),
                 worst=self._worst.get(detector.signal),
                 judged=detector.signal in self._judged,
+                episodes=tuple(self._episodes.get(detector.signal, ())),
+                more=self._more.get(detector.signal, 0),
             )
             for detector in self._panel.detectors
         ]
