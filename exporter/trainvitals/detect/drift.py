@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, middle
 from trainvitals.telemetry import Step
 
@@ -29,22 +30,20 @@ _LARGEST_OF_16 = 1.77
 class DriftSettings:
     """Thresholds and windows; a point is a step that has a finite loss."""
 
-    #: Points whose median is one value, and so many of these are the baseline; so many behind it are left out, or the
-    #: first part of a drift would be its own baseline.
-    block: int = 16
-    baseline: int = 16
-    lag: int = 4
-    errors: float = 5.0
-    in_a_row: int = 2
-    #: The first steps of a run jump (BLOOM-104B, after its warm-up).
-    warmup_steps: int = 500
-    #: A learning rate that is by so much above the lowest one of a segment begins another: losses rise with it.
-    learning_rate_rise: float = 0.2
-    #: No loss is quieter than this share of its level: as for spikes.
-    spread_floor: float = 0.0025
-    #: Within so many errors it is back; a level that stays for so many blocks is the new normal.
-    back_errors: float = 2.0
-    accept_blocks: int = 64
+    errors: float = setting(
+        5.0, "standard errors", "a median above the baseline; no false alarm in 74 healthy runs", least=1e-3
+    )
+    in_a_row: int = setting(2, "blocks", "one alone is a spike, or chance", least=1)
+    block: int = setting(16, "losses", "whose median is one value; 8 found 1 % of drifts by 30 %", least=2)
+    baseline: int = setting(16, "blocks", "what a block is compared with", least=4)
+    lag: int = setting(4, "blocks", "left out in between, or the first part of a drift would be its own baseline")
+    warmup_steps: int = setting(500, "steps", "the first steps of a run jump (BLOOM-104B, after its warm-up)")
+    learning_rate_rise: float = setting(
+        0.2, "share", "a learning rate so much above its lowest opens a new baseline: losses rise with it"
+    )
+    spread_floor: float = setting(0.0025, "share of the loss", "no loss is quieter than this, as for spikes")
+    back_errors: float = setting(2.0, "standard errors", "within so many it is over")
+    accept_blocks: int = setting(64, "blocks", "a level that stays for so many is the new normal", least=1)
 
 
 @dataclass
@@ -79,6 +78,7 @@ class LossDrift:
     signal = "loss_drift"
     category: Category = "parameter"
     needs = "352 steps with a loss behind step 500, at a learning rate that does not rise"
+    settings = DriftSettings
 
     def __init__(self, settings: DriftSettings = DriftSettings()) -> None:
         self._settings = settings

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Severity, Verdict
 from trainvitals.detect.pace import Lap, Pace
+from trainvitals.detect.settings import setting
 from trainvitals.detect.window import UPPER_SHARE, UPPER_SIGMAS, middle
 from trainvitals.telemetry import Step
 
@@ -33,32 +34,39 @@ _ENOUGH = 10
 class SlowdownSettings:
     """Thresholds.  ``point_steps`` to ``least`` are sizes of windows."""
 
-    #: A mean of fewer steps would hang on one pause; published rules take 20 as well.
-    point_steps: int = 20
-    recent: int = 5
-    baseline: int = 32
-    #: A baseline of so few points is enough: 240 steps.
-    least: int = 12
-    #: Compilation, autotuning and first batches: so many points at the start, and after a restart, tell nothing.
-    skipped: int = 2
-    #: A finding, a warning, a critical one: times the baseline.
-    slow: float = 1.2
-    slower: float = 2.0
-    slowest: float = 3.0
-    #: In standard deviations of the upper tail of the baseline: a run that was as slow before, now and then, is itself.
-    tail_sigmas: float = 3.0
-    #: Slow steps must have taken so many seconds in all: checkpoints, evaluations, garbage collections are over then.
-    seconds: float = 60.0
-    #: ... and as long as it costs less than ``slower``, so many: others who use the machine for a while are no news.
-    longer_seconds: float = 1200.0
-    #: A level is even when its points, and the steps in a point, differ from their middle by less than this share, in
-    #: the middle.  Steps may also differ by so many times what they did before.
-    even: float = 0.02
-    #: So many slow points must have been even before a level is taken for a plan; five of noisy ones may be by chance.
-    plan: int = 12
-    even_times: float = 1.5
-    #: Amounts of a step that differ by less are the same.
-    same_amount: float = 0.05
+    slow: float = setting(
+        1.2, "times the baseline", "information; 1.03, as published, is met in 27 of 64 public logs", least=1.0
+    )
+    slower: float = setting(2.0, "times the baseline", "a warning: half of the devices would do", least=1.0)
+    slowest: float = setting(3.0, "times the baseline", "critical", least=1.0)
+    seconds: float = setting(
+        60.0, "seconds", "of slow steps in all: checkpoints, evaluations, garbage collections are over then"
+    )
+    longer_seconds: float = setting(
+        1200.0, "seconds", "... below a warning: others who use the machine for a while are no news"
+    )
+    point_steps: int = setting(20, "steps", "a point; a mean of fewer would hang on one pause", least=1)
+    recent: int = setting(5, "points", "the last ones", least=1)
+    baseline: int = setting(32, "points", "what they are compared with", least=2)
+    least: int = setting(12, "points", "a baseline of so few is enough: 240 steps", least=2)
+    skipped: int = setting(2, "points", "at a start and a restart: compilation, autotuning and first batches")
+    tail_sigmas: float = setting(
+        3.0, "sigmas of the upper tail", "a run that was as slow before, now and then, is itself"
+    )
+    even: float = setting(
+        0.02,
+        "share",
+        "a level is even when its points, and steps in a point, differ by less: a plan, and no finding",
+    )
+    plan: int = setting(12, "points", "so many must be even; five of noisy ones may be by chance", least=1)
+    even_times: float = setting(1.5, "times", "steps of an even level may differ by so much more than before")
+    same_amount: float = setting(0.05, "share", "amounts of a step that differ by less are the same")
+
+    def __post_init__(self) -> None:
+        if not self.slow <= self.slower <= self.slowest:
+            raise ValueError(f"expected slow <= slower <= slowest, found {self.slow}, {self.slower}, {self.slowest}")
+        if self.least > self.baseline:
+            raise ValueError(f"least: expected at most baseline ({self.baseline}), found {self.least}")
 
 
 class _Point(NamedTuple):
@@ -90,6 +98,7 @@ class Slowdown:
     signal = "slowdown"
     category: Category = "resource"
     needs = "about 340 steps with times since the last start (40 lines where a line tells of 20 steps or more)"
+    settings = SlowdownSettings
 
     def __init__(self, settings: SlowdownSettings = SlowdownSettings()) -> None:
         self._settings = settings

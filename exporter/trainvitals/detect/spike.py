@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict
+from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, Correlation, Level, Window, middle
 from trainvitals.telemetry import Step
 
@@ -48,37 +49,45 @@ _SURE = 1.5
 class SpikeSettings:
     """Thresholds and windows, in points: a point is a step that has a finite loss."""
 
-    baseline: int = 128
-    recent: int = 8
-    level_errors: float = 6.0
-    outlier_sigmas: float = 4.0
-    #: So many of so many.
-    outliers_of: tuple[int, int] = (3, 5)
-    event_sigmas: float = 6.0
+    level_errors: float = setting(
+        6.0,
+        "standard errors",
+        "the median of the last losses above the baseline; 4 gave 2 false alarms in 10,000 steps",
+    )
+    outlier_sigmas: float = setting(
+        4.0, "sigmas of the upper tail", "that so many of the last losses exceed; 5 sigmas in a language model"
+    )
+    outliers_of: tuple[int, int] = setting((3, 5), "losses", "so many of so many; 2 of 3 gave false alarms", least=1)
+    baseline: int = setting(128, "losses", "what the last are compared with; fewer know their noise badly", least=16)
+    recent: int = setting(8, "losses", "the last ones; a spike of BLOOM-176B lasted 30 steps", least=2)
+    event_sigmas: float = setting(6.0, "sigmas of the upper tail", "a single loss beyond is counted, and no alarm")
     #: The tail of the loss of single steps of language models, over the spread.
     usual_tail: float = 1.3
-    #: Losses fall fast and jump during warm-up; instabilities of a young run heal (BLOOM-104B).
-    warmup_steps: int = 500
-    #: After a start, a resume or a rollback: one and a half baselines.
-    warmup_points: int = 192
-    #: A learning rate that rises by more than this share from one report to the next opens a new segment.
-    learning_rate_jump: float = 0.2
-    #: After that, and until there is a baseline again, a loss is an outlier only if it is worse than the run ever was,
-    #: by more than this share.
-    worse_share: float = 0.2
-    #: No loss is quieter than this share of its level.
-    spread_floor: float = 0.0025
-    hold_seconds: float = 120.0
-    hold_steps: int = 8
-    #: A spike has recovered when the recent median is below the baseline plus 2 MAD.  It is called unrecovered after
-    #: so many steps, and so many points where not every step has one.
-    recover_steps: int = 200
-    recover_points: int = 24
-    #: Above twice the baseline for so many points is as bad.
-    doubled_points: int = 5
-    #: A level that lasts for both is the new normal.
-    accept_points: int = 512
-    accept_seconds: float = 3600.0
+    warmup_steps: int = setting(
+        500, "steps", "losses fall fast and jump in a warm-up; instabilities of a young run heal (BLOOM-104B)"
+    )
+    warmup_points: int = setting(192, "losses", "after a start, a resume or a rollback: one and a half baselines")
+    learning_rate_jump: float = setting(
+        0.2, "share", "a learning rate that rises by more from one report to the next opens a new baseline"
+    )
+    worse_share: float = setting(
+        0.2, "share", "until there is a baseline again, only a loss above the worst of the run by so much is an outlier"
+    )
+    spread_floor: float = setting(0.0025, "share of the loss", "no loss is quieter than this")
+    hold_seconds: float = setting(120.0, "seconds", "so long it stays on, so that several scrapes see it")
+    hold_steps: int = setting(8, "steps", "so long it stays on, so that what comes and goes is one finding")
+    recover_steps: int = setting(
+        200, "steps", "not back after so many is critical; recovering spikes took 30 to 100 steps", least=1
+    )
+    recover_points: int = setting(24, "losses", "and as many of these, where not every step has one", least=1)
+    doubled_points: int = setting(5, "losses", "above twice the baseline for so many is critical as well", least=1)
+    accept_points: int = setting(512, "losses", "a level that lasts for so many is the new normal", least=1)
+    accept_seconds: float = setting(3600.0, "seconds", "and for so long")
+
+    def __post_init__(self) -> None:
+        wanted, of = self.outliers_of
+        if wanted > of:
+            raise ValueError(f"outliers_of: expected some of as many or more, found {wanted} of {of}")
 
 
 class _Point(NamedTuple):
@@ -111,6 +120,7 @@ class LossSpike:
     signal = "loss_spike"
     category: Category = "parameter"
     needs = "192 steps with a loss, behind the warm-up"
+    settings = SpikeSettings
 
     def __init__(self, settings: SpikeSettings = SpikeSettings()) -> None:
         self._settings = settings
