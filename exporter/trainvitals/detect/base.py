@@ -65,10 +65,12 @@ class Detector(Protocol):
 class BlockDetector(Detector, Protocol):
     """A detector that takes many steps at once: millions of them are read from logs."""
 
-    def observe_all(self, steps: Steps) -> None:
+    def observe_all(self, steps: Steps) -> int | None:
         """Take the next steps and be what :meth:`observe` would have made of it, one by one: to the last digit.
 
         There are one at least.  Their numbers rise, and they are no late values of steps that were seen before.
+        A detector with the property ``held`` stops behind a step that turns it on, and returns how many it took: it is
+        asked for its verdict then, and the others come again.  None: it took all.
         """
 
 
