@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from trainvitals.detect.base import Category, Detector, Verdict
 from trainvitals.detect.bottleneck import Bottleneck
@@ -26,7 +27,7 @@ from trainvitals.detect.spike import LossSpike
 __all__ = ["DETECTORS", "Category", "Detector", "Verdict", "build"]
 
 #: In the order in which findings are shown: what explains the others comes first.
-DETECTORS: tuple[Callable[[], Detector], ...] = (
+DETECTORS: tuple[Callable[..., Detector], ...] = (
     NonfiniteLoss,
     LossCollapsed,
     LossDiverged,
@@ -47,6 +48,11 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
 )
 
 
-def build() -> list[Detector]:
-    """Return fresh detectors for one rank."""
-    return [make() for make in DETECTORS]
+def build(settings: Mapping[str, Any] | None = None, without: Collection[str] = ()) -> list[Detector]:
+    """Return fresh detectors for one rank, by the settings of those signals that have some; see :mod:`rules`."""
+    made = [make() for make in DETECTORS]
+    if settings or without:
+        chosen = settings or {}
+        pairs = [(make, detector.signal) for make, detector in zip(DETECTORS, made, strict=True)]
+        made = [make(chosen[name]) if name in chosen else make() for make, name in pairs if name not in without]
+    return made

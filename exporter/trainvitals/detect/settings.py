@@ -19,6 +19,9 @@ class About:
     most: float | None
 
 
-def setting(default: Any, unit: str, why: str, *, least: float | None = 0.0, most: float | None = None) -> Any:
-    """Return a field of a dataclass that a user may set; numbers have to be from ``least`` to ``most``."""
+def setting(default: Any, unit: str, why: str, *, least: float | None = 0.0, most: float | None = 1e6) -> Any:
+    """Return a field of a dataclass that a user may set; numbers have to be from ``least`` to ``most``.
+
+    The default is larger than any window that fits into memory.
+    """
     return field(default=default, metadata={"about": About(unit, why, least, most)})
