@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
-from typing import Any, overload
+from itertools import accumulate, chain, repeat
+from operator import eq
+from typing import Any, TypeAlias, overload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +79,7 @@ class Steps(Sequence[Step]):
 
     def __getitem__(self, place: int | slice) -> Step | Steps:
         if isinstance(place, slice):
-            begin, end, stride = place.indices(len(self.numbers))
-            if stride != 1:
-                raise ValueError("steps in a row have no others between them")
-            return self.part(begin, end)
+            return self.part(*_bounds(place, len(self.numbers)))
         number = self.numbers[place]
         count = self.first + (place if place >= 0 else place + len(self.numbers))
         values = {name: column[place] for name, column in self.columns.items()}
@@ -105,6 +104,112 @@ class Steps(Sequence[Step]):
         """Whether all values of a column that is there are finite."""
         low, high = self.extent(name)
         return -math.inf < low and high < math.inf
+
+    def timed(self, when: Callable[[int], float]) -> Steps:
+        """Return the same at other times, which a function knows by the count."""
+        counts = range(self.first, self.first + len(self.numbers))
+        return Steps(self.numbers, self.first, list(map(when, counts)), self.columns)
+
+    def counted(self, shift: int) -> Steps:
+        """Return the same with counts that are larger by so much."""
+        return Steps(self.numbers, self.first + shift, self.times, self.columns)
+
+
+#: Steps one behind the other, in columns where they have values of the same names, one by one where not.
+Part: TypeAlias = Steps | list[Step]
+
+
+class StepList(Sequence[Step]):
+    """Steps one behind the other, held in parts: all that a source told since it was asked last.
+
+    Whoever has to do with each step alone takes it for the sequence that it is; whoever has to do with many takes the
+    parts.  A step that carries late values of the one before it stands among those that are held one by one.
+    """
+
+    __slots__ = ("_ends", "_parts")
+
+    def __init__(self, parts: Iterable[Part] = ()) -> None:
+        self._parts = tuple(part for part in parts if len(part))
+        self._ends = list(accumulate(map(len, self._parts)))
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts in their order; none is empty."""
+        return self._parts
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[Step]:
+        return chain.from_iterable(self._parts)
+
+    @overload
+    def __getitem__(self, place: int) -> Step: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> StepList: ...
+
+    def __getitem__(self, place: int | slice) -> Step | StepList:
+        if isinstance(place, slice):
+            return self._between(*_bounds(place, len(self)))
+        at = place if place >= 0 else place + len(self)
+        if not 0 <= at < len(self):
+            raise IndexError("there are fewer steps")
+        number = bisect_right(self._ends, at)
+        part = self._parts[number]
+        return part[at - self._ends[number] + len(part)]
+
+    def _between(self, begin: int, end: int) -> StepList:
+        first, last = bisect_right(self._ends, begin), bisect_right(self._ends, end - 1)
+        found: list[Part] = []
+        for part, stop in zip(self._parts[first : last + 1], self._ends[first : last + 1], strict=True):
+            start = stop - len(part)
+            found.append(part if begin <= start and stop <= end else part[max(0, begin - start) : end - start])
+        return StepList(found)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
+    def __add__(self, other: StepList) -> StepList:
+        return StepList(self._parts + other._parts)
+
+    def timed(self, when: Callable[[int], float]) -> StepList:
+        """Return the same at other times, which a function knows by the count."""
+        return StepList(
+            part.timed(when)
+            if isinstance(part, Steps)
+            else [Step(step.step, step.count, when(step.count), step.values) for step in part]
+            for part in self._parts
+        )
+
+    def counted(self, shift: int) -> StepList:
+        """Return the same with counts that are larger by so much."""
+        return StepList(
+            part.counted(shift)
+            if isinstance(part, Steps)
+            else [Step(step.step, step.count + shift, step.time, step.values) for step in part]
+            for part in self._parts
+        )
+
+
+def parts_of(steps: Sequence[Step]) -> tuple[Part, ...]:
+    """Return the parts of any sequence of steps; see :class:`StepList`."""
+    if isinstance(steps, StepList):
+        return steps.parts()
+    if not len(steps):
+        return ()
+    return (steps,) if isinstance(steps, Steps) else (list(steps),)
+
+
+def _bounds(place: slice, length: int) -> tuple[int, int]:
+    begin, end, stride = place.indices(length)
+    if stride != 1:
+        raise ValueError("steps in a row have no others between them")
+    return begin, max(begin, end)
 
 
 @dataclass(frozen=True, slots=True)

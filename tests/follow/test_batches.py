@@ -192,7 +192,7 @@ def random_pieces(chance: random.Random) -> list[Piece]:
         start = chance.choice((0, 0, 1000, pieces_end(pieces), pieces_end(pieces), pieces_end(pieces)))
         if kind < 0.8:
             names = chance.choice((("loss",), ("loss", "step_seconds"), ("grad_norm",), ("loss", "elapsed_seconds")))
-            values = [{name: float(chance.randrange(50)) for name in names} for _ in numbers]
+            values = {name: [float(chance.randrange(50)) for _ in numbers] for name in names}
             times = chance.choice((None, [float(n) if n % 3 else None for n in numbers]))
             pieces.append(Rows([start + n for n in numbers], values, times, chance.choice((None, None, None, 0, 1))))
         elif kind < 0.85:
@@ -229,7 +229,7 @@ def test_a_run_takes_many_rows_as_it_takes_each(seed):
 
 def rows(*steps: int, loss: Callable[[int], float] = float) -> Rows:
     """Return rows of a loss."""
-    return Rows(list(steps), [{"loss": loss(step)} for step in steps])
+    return Rows(list(steps), {"loss": [loss(step) for step in steps]})
 
 
 def test_rows_that_were_told_are_not_told_again():

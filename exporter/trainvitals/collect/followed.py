@@ -10,12 +10,12 @@ import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 from trainvitals.collect.log_errors import COUNT, KIND, SURVIVED, TROUBLE
 from trainvitals.follow.run import FollowedRun
 from trainvitals.metrics import LOGGED_STATES
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, StepList, parts_of
 
 #: A log is silent when it has said nothing for so many times its longest pause of late, and for so long at least, as
 #: evaluations, checkpoints and buffers take their time; a pause of a night must not make it wait for a week.
@@ -151,13 +151,14 @@ class FollowedLog:
         if run.changed > self.grown:
             self._rhythm.pause(run.changed - self.grown)
             self.grown = run.changed
-        steps = spread_evenly(run.steps, self._last)
+        steps = list(spread_evenly(run.steps, self._last))
+        history = list(run.history)
         if steps:
             self._stepped = run.changed
-        self._history += run.history
+        self._history += history
         self._push_events(run.events, run.places, steps)
         self._steps += steps
-        for step in (*run.history, *steps):
+        for step in chain(history, steps):
             if run.timed and self._last is not None and step.count > self._last.count:
                 self._rhythm.pause(step.time - self._last.time)
             self._last = step
@@ -251,4 +252,4 @@ def spread_evenly(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:
     number = last.count - first.count + 1
     begun = before.time if before is not None and before.time < last.time else last.time - number
     pause = (last.time - begun) / number
-    return [replace(step, time=last.time - pause * (last.count - step.count)) for step in steps]
+    return StepList(parts_of(steps)).timed(lambda count: last.time - pause * (last.count - count))

@@ -19,7 +19,7 @@ from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.log_errors import LogErrors
 from trainvitals.collect.source import Source
 from trainvitals.detect import Detector, Verdict
-from trainvitals.detect.engine import Panel, in_order
+from trainvitals.detect.engine import Panel, in_order, one_by_one
 from trainvitals.detect.eta import Eta, Remaining
 from trainvitals.detect.shares import PHASES
 from trainvitals.detect.stall import Stall
@@ -148,7 +148,7 @@ class Rank:
             attempt.values.update(step.values)
             self._panel.observe(step)
             self._time(step)
-        for item in in_order(source.steps, source.events, source.places):
+        for item in one_by_one(in_order(source.steps, source.events, source.places)):
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
             is_news = source.is_new and 0.0 <= now - item.time < _NEWS

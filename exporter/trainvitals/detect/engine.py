@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from trainvitals.detect.base import Category, Detector, Severity, Verdict
-from trainvitals.telemetry import Event, Step, Steps
+from trainvitals.telemetry import Event, Step, Steps, parts_of
 
 #: What to do with a message about a detector that failed; called while the exception is handled.
 Complain: TypeAlias = Callable[[str], None]
@@ -19,8 +19,10 @@ Complain: TypeAlias = Callable[[str], None]
 
 def in_order(
     steps: Sequence[Step], events: Sequence[Event], places: Sequence[int] | None = None
-) -> Iterator[Step | Event]:
+) -> Iterator[Step | Steps | Event]:
     """Yield steps and events as they happened; the order among steps, and among events, stays.
+
+    Steps that are held in columns come together as far as no event lies between them.
 
     ``places`` says of each event how many of these steps came before it, in rising order.  Without it the times
     decide, and a step comes before an event of the same time.
@@ -33,10 +35,27 @@ def in_order(
             end = place
             while end < len(steps) and steps[end].time <= event.time:
                 end += 1
-        yield from steps[place:end]
+        yield from _pieces(steps[place:end])
         yield event
         place = end
-    yield from steps[place:]
+    yield from _pieces(steps[place:] if place else steps)
+
+
+def one_by_one(items: Iterable[Step | Steps | Event]) -> Iterator[Step | Event]:
+    """Yield the same with each step alone."""
+    for item in items:
+        if isinstance(item, Steps):
+            yield from item
+        else:
+            yield item
+
+
+def _pieces(steps: Sequence[Step]) -> Iterator[Step | Steps]:
+    for part in parts_of(steps):
+        if isinstance(part, Steps):
+            yield part
+        else:
+            yield from part
 
 
 class Panel:
@@ -60,20 +79,26 @@ class Panel:
             except Exception:
                 self._complain(f"detector {detector.signal} cannot take {step!r}")
 
-    def observe_all(self, detector: Detector, steps: Sequence[Step]) -> None:
-        """Hand on the next steps to one: a block for each in turn is faster than all for each step in turn."""
+    def observe_all(self, detector: Detector, steps: Sequence[Step]) -> int:
+        """Hand on the next steps to one: a block for each in turn is faster than all for each step in turn.
+
+        Return how many it took: fewer than all where its signal went on within columns (see
+        :class:`trainvitals.detect.base.BlockDetector`).
+        """
         if isinstance(steps, Steps) and (take := getattr(detector, "observe_all", None)) is not None:
             try:
-                take(steps)
+                taken: int | None = take(steps)
             except Exception:
                 self._complain(f"detector {detector.signal} cannot take the {len(steps)} steps from {steps[0]!r}")
-            return
+                taken = None
+            return len(steps) if taken is None else taken
         observe = detector.observe
         for step in steps:
             try:
                 observe(step)
             except Exception:
                 self._complain(f"detector {detector.signal} cannot take {step!r}")
+        return len(steps)
 
     def observe_event(self, event: Event) -> None:
         """Hand on the next event, to those that take events."""
@@ -135,7 +160,7 @@ class Record:
 
     All are asked every eight points, in a long run at every 256th part of what it had so far, and after results of an
     evaluation.  One that has the property ``held`` (whether its signal is on, also when its cause is over) is asked
-    every eight points as long as that is true: nothing that it holds is missed.
+    every eight points as long as that is true, and when it begins: nothing that it holds is missed.
     """
 
     _EVERY, _PARTS = 8, 256
@@ -143,6 +168,8 @@ class Record:
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
         self._points = 0
+        #: Points until all are asked.
+        self._left = self._EVERY
         self._worst: dict[str, Verdict] = {}
         self._judged: set[str] = set()
         self._last: dict[str, Verdict | None] = {}
@@ -153,44 +180,69 @@ class Record:
         self._episodes: dict[str, list[Episode]] = {}
         self._more: dict[str, int] = {}
 
-    def feed(self, items: Iterable[Step | Event]) -> None:
+    def feed(self, items: Iterable[Step | Steps | Event]) -> None:
         """Take what comes next of the run."""
         block: list[Step] = []
-        size = max(self._EVERY, self._points // self._PARTS)
         for item in items:
             if isinstance(item, Step):
                 block.append(item)
-                if len(block) == size:
+                if len(block) == self._left:
                     self._take(block)
-                    self.look()
                     block = []
-                    size = max(self._EVERY, self._points // self._PARTS)
                 continue
             self._take(block)
             block = []
+            if isinstance(item, Steps):
+                self._take_columns(item)
+                continue
             self._panel.observe_event(item)
             if item.kind == "evaluation":
                 self.look()
         self._take(block)
 
+    def _take_columns(self, steps: Steps) -> None:
+        begin = 0
+        while begin < len(steps):
+            end = begin + self._left
+            self._take(steps if not begin and end >= len(steps) else steps.part(begin, end))
+            begin = end
+
     def _take(self, block: Sequence[Step]) -> None:
+        """Take steps, no more than there may be until all are asked; ask them if there are as many."""
+        if not block:
+            return
+        self._hand_on(block)
         self._points += len(block)
-        every = self._EVERY
+        self._left -= len(block)
+        if self._left <= 0:
+            self.look()
+
+    def _hand_on(self, block: Sequence[Step]) -> None:
         for detector in self._panel.detectors:
-            if not hasattr(detector, "held"):
+            if hasattr(detector, "held"):
+                self._take_held(detector, block)
+            else:
                 self._panel.observe_all(detector, block)
-                continue
-            for begin in range(0, len(block), every):
-                part = block[begin : begin + every]
-                self._panel.observe_all(detector, part)
-                if detector.held or detector.signal in self._open:
-                    self._step = part[-1].step
-                    self._note(detector, self._panel.verdict(detector))
-        if block:
-            self._step = block[-1].step
+        self._step = block[-1].step
+
+    def _take_held(self, detector: Any, block: Sequence[Step]) -> None:
+        """Hand on a block to a detector that says when its signal is on, and ask it as often as it has to be then."""
+        in_columns = isinstance(block, Steps) and hasattr(detector, "observe_all")
+        begin = 0
+        while begin < len(block):
+            if in_columns and not detector.held and detector.signal not in self._open:
+                part = block[begin:] if begin else block
+            else:
+                part = block[begin : begin + self._EVERY]
+            taken = self._panel.observe_all(detector, part)
+            begin += taken
+            if detector.held or detector.signal in self._open:
+                self._step = part[taken - 1].step
+                self._note(detector, self._panel.verdict(detector))
 
     def look(self) -> None:
         """Ask all detectors."""
+        self._left = max(self._EVERY, self._points // self._PARTS)
         for detector in self._panel.detectors:
             self._note(detector, self._panel.verdict(detector))
 

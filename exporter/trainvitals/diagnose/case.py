@@ -10,7 +10,7 @@ from trainvitals.detect import Detector
 from trainvitals.detect.engine import Outcome, Panel, Record, in_order
 from trainvitals.diagnose.curves import Curves
 from trainvitals.follow.run import FollowedRun
-from trainvitals.telemetry import Event, Identity, Step
+from trainvitals.telemetry import Event, Identity, Step, StepList, parts_of
 
 #: Errors of a log that are kept, to tell which of them began it.
 _ERRORS = 512
@@ -86,4 +86,4 @@ def _paced(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:
         return steps
     first = steps[0].count
     start = before.time + _SECONDS if before is not None else steps[0].time - (steps[-1].count - first) * _SECONDS
-    return [Step(step.step, step.count, start + (step.count - first) * _SECONDS, step.values) for step in steps]
+    return StepList(parts_of(steps)).timed(lambda count: start + (count - first) * _SECONDS)

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from trainvitals.detect.window import middle
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps, parts_of
 
 #: What is drawn of the training.
 NAMES = ("loss", "learning_rate", "grad_norm")
@@ -96,7 +96,7 @@ class Curves:
     def add(self, steps: Sequence[Step], events: Sequence[Event]) -> None:
         """Take what is new."""
         for name, curve in self.training.items():
-            _extend(curve, steps, name)
+            curve.append_all(*_said(steps, name))
         self._add_tokens(steps)
         for event in events:
             values = event.fields.get("values")
@@ -105,14 +105,12 @@ class Curves:
                     self._add_result(str(event.fields.get("name")), str(name), event.step, value)
 
     def _add_tokens(self, steps: Sequence[Step]) -> None:
-        totals = [(step.step, step.values["total_tokens"]) for step in steps if "total_tokens" in step.values]
-        if not totals and (
-            amounts := [(step.step, step.values["tokens"]) for step in steps if "tokens" in step.values]
-        ):
-            sums = list(accumulate((amount for _, amount in amounts), initial=self._amount))
-            self._amount = sums[-1]
-            totals = [(step, total) for (step, _), total in zip(amounts, sums[1:], strict=True)]
-        self.tokens.extend(totals)
+        numbers, totals = _said(steps, "total_tokens")
+        if not totals:
+            numbers, amounts = _said(steps, "tokens")
+            totals = list(accumulate(amounts, initial=self._amount))[1:]
+            self._amount = totals[-1] if totals else self._amount
+        self.tokens.append_all(numbers, totals)
 
     def _add_result(self, split: str, name: str, step: int, value: object) -> None:
         curve = self.results.get((split, name))
@@ -139,12 +137,20 @@ class Curves:
         return training if len(training) else (self.validation or training)
 
 
-def _extend(curve: Curve, steps: Sequence[Step], name: str) -> bool:
-    """Append what steps say under a name; return whether they say anything."""
-    saying = [step for step in steps if name in step.values]
-    if saying:
-        curve.append_all([step.step for step in saying], [step.values[name] for step in saying])
-    return bool(saying)
+def _said(steps: Sequence[Step], name: str) -> tuple[list[int], list[float]]:
+    """Return which steps say something under a name, and what."""
+    numbers: list[int] = []
+    values: list[float] = []
+    for part in parts_of(steps):
+        if isinstance(part, Steps):
+            if (column := part.columns.get(name)) is not None:
+                numbers += part.numbers
+                values += column
+            continue
+        saying = [step for step in part if name in step.values]
+        numbers += [step.step for step in saying]
+        values += [step.values[name] for step in saying]
+    return numbers, values
 
 
 def _pieces(length: int, count: int) -> list[tuple[int, int]]:

@@ -31,6 +31,7 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
 from trainvitals.telemetry import Event
@@ -70,27 +71,42 @@ class Row(NamedTuple):
 class Rows:
     """Rows of the training that come one behind the other and have the same names: :class:`Row`, but many at once.
 
-    ``times`` is None where no row has one.  What these lists are given to keeps them.
+    ``columns`` holds the values by name, one list of floats for each; there is one name at least.  ``times`` is None
+    where no row has one.  What these lists are given to keeps them.
     """
 
-    __slots__ = ("rank", "steps", "times", "values")
+    __slots__ = ("columns", "rank", "steps", "times")
 
     def __init__(
         self,
         steps: list[int],
-        values: list[dict[str, float]],
+        columns: dict[str, list[float]],
         times: Sequence[float | None] | None = None,
         rank: int | None = None,
     ) -> None:
-        self.steps, self.values, self.times, self.rank = steps, values, times, rank
+        self.steps, self.columns, self.times, self.rank = steps, columns, times, rank
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def __iter__(self) -> Iterator[Row]:
-        times = self.times if self.times is not None else (None,) * len(self)
-        for step, values, moment in zip(self.steps, self.values, times, strict=True):
+        times = self.times if self.times is not None else repeat(None, len(self))
+        for step, values, moment in zip(self.steps, self.values(), times, strict=True):
             yield Row(step, values, moment, self.rank)
+
+    def __getitem__(self, place: int) -> Row:
+        moment = None if self.times is None else self.times[place]
+        return Row(self.steps[place], self.values_at(place), moment, self.rank)
+
+    def values(self) -> Iterator[dict[str, float]]:
+        """Yield the values of each."""
+        names = tuple(self.columns)
+        for row in zip(*self.columns.values(), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+    def values_at(self, place: int) -> dict[str, float]:
+        """Return the values of one."""
+        return {name: column[place] for name, column in self.columns.items()}
 
 
 class Facts(NamedTuple):

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-
-def to_rows(names: Sequence[str], columns: Sequence[Iterable[float]]) -> list[dict[str, float]]:
-    """Return columns as rows; there is one name at least for each."""
-    rows = [{names[0]: value} for value in columns[0]]
-    for name, column in zip(names[1:], columns[1:], strict=False):
-        for row, value in zip(rows, column, strict=True):
-            row[name] = value
-    return rows
+from collections.abc import Sequence
 
 
 def numbers(column: Sequence[object]) -> list[float] | None:

@@ -19,7 +19,7 @@ import orjson
 
 from trainvitals import names
 from trainvitals.follow.base import Facts, Item, Piece, Row, Rows
-from trainvitals.follow.columns import numbers, to_rows
+from trainvitals.follow.columns import numbers
 from trainvitals.follow.text import timestamp
 
 #: Names of the number of the step, the best first; epochs last, and only where there is no other.
@@ -247,11 +247,11 @@ def _alike(records: Sequence[dict[str, Any]], plan: _Plan) -> Rows | None:
     """Return the rows of records of one simple plan; None where a value is no number or a step is none."""
     pick = itemgetter(plan.step, *(key for key, _ in plan.simple))
     steps, *columns = zip(*map(pick, records), strict=True)
-    found = [numbers(column) for column in columns]
-    values = [column for column in found if column is not None]
+    found = {ours: numbers(column) for (_, ours), column in zip(plan.simple, columns, strict=True)}
+    values = {ours: column for ours, column in found.items() if column is not None}
     if set(map(type, steps)) != {int} or len(values) < len(found):
         return None
-    return Rows(list(steps), to_rows([ours for _, ours in plan.simple], values))
+    return Rows(list(steps), values)
 
 
 def _first(wanted: Iterable[str], keys: Iterable[str]) -> str:

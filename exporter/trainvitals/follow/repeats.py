@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import repeat
 
 from trainvitals.follow.base import Row
 from trainvitals.telemetry import Event
@@ -30,16 +31,16 @@ class Losses:
             for old in list(losses)[:-OVERLAP]:
                 del losses[old]
 
-    def add_all(self, steps: Sequence[int], values: Sequence[dict[str, float]]) -> None:
-        """Add several new steps; as many are kept as if they were added one by one."""
+    def add_all(self, steps: Sequence[int], column: Sequence[float] | None) -> None:
+        """Add several new steps, and the losses of them; as many are kept as if they were added one by one."""
         losses = self._losses
         number = len(losses) + len(steps)
         if number > 2 * OVERLAP:
             number = OVERLAP + (number - 2 * OVERLAP - 1) % (OVERLAP + 1)
-        new = [(step, row.get("loss")) for step, row in zip(steps[-number:], values[-number:], strict=True)]
+        new = steps[-number:]
         for old in list(losses)[: len(losses) + len(new) - number]:
             del losses[old]
-        losses.update(new)
+        losses.update(zip(new, repeat(None) if column is None else column[-number:], strict=False))
 
     def clear(self) -> None:
         """Forget them."""

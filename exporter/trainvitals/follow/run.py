@@ -6,10 +6,11 @@ that means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
-from operator import lt
+from operator import attrgetter, lt
 from typing import Any, cast
 
 from trainvitals.follow.base import Facts, Format, Item, Piece, Row, Rows
@@ -17,7 +18,7 @@ from trainvitals.follow.ranks import NOBODY, Ranks
 from trainvitals.follow.repeats import Announced, Losses, same
 from trainvitals.follow.state import State
 from trainvitals.follow.times import Moment, Taken, spread, with_times
-from trainvitals.telemetry import Event, Identity, Step
+from trainvitals.telemetry import Event, Identity, Step, StepList
 
 #: Of so many names the newest value is kept: a log may call its values anew in each line.
 _MAX_VALUES = 4096
@@ -43,8 +44,8 @@ class FollowedRun:
     #: The files that the run was read from, and the names of their formats; empty where nobody knows the format.
     paths: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
-    steps: list[Step] = field(default_factory=list)
-    history: list[Step] = field(default_factory=list)
+    steps: StepList = field(default_factory=StepList)
+    history: StepList = field(default_factory=StepList)
     events: list[Event] = field(default_factory=list)
     #: Of each event, how many of ``steps`` came before it: times are often those of whole polls.
     places: list[int] = field(default_factory=list)
@@ -120,7 +121,7 @@ class FollowedRun:
 
     def begin(self) -> None:
         """Begin a poll: what was news is none any more."""
-        self.steps, self.history, self.events, self.places = [], [], [], []
+        self.steps, self.history, self.events, self.places = StepList(), StepList(), [], []
         for name in list(islice(self.values, _MAX_VALUES, None)):
             del self.values[name]
         self.is_new = self._polls == 0
@@ -193,11 +194,11 @@ class FollowedRun:
             last = found[-1]
             self._moment = Moment(last.time, last.step, last.values.get("elapsed_seconds"))
             self.last_step = last
-            self.timed = taken.times.count(None) < len(taken)
+            self.timed = taken.has_times
             self.started = self.started or found[0].time
             if not self.attempt_started:
-                begun = next((step for step in found if step.count >= self._attempt_count), last)
-                self.attempt_started = begun.time
+                begun = _place_of(self._attempt_count, found)
+                self.attempt_started = found[begun].time if begun < len(found) else last.time
         has_data = bool(found) or any(event.kind in {"evaluation", "checkpoint"} for _, event in told)
         if has_data and not self._is_history:
             self.newest = max(self.newest, moments[-1] if found and self.timed else changed)
@@ -270,16 +271,17 @@ class FollowedRun:
 
     def _add_all(self, rows: Rows) -> None:
         """Do what :meth:`_add` does for each of several rows."""
-        steps, values = rows.steps, rows.values
-        self._taken.extend(steps, self._count + 1, values, rows.times)
+        steps, first = rows.steps, self._count + 1
         self._count += len(steps)
         self._step = steps[-1]
-        self._current = values[-1]
+        self._current = rows.values_at(-1)
         self._ranks.heard = True
-        self.values.update(values[-1])
-        self._ranks.has_loss = self._ranks.has_loss or "loss" in values[-1]
-        self._losses.add_all(steps, values)
+        self.values.update(self._current)
+        losses = rows.columns.get("loss")
+        self._ranks.has_loss = self._ranks.has_loss or losses is not None
+        self._losses.add_all(steps, losses)
         self.finished = None
+        self._taken.extend(rows, first)
 
     def _add_late(self, row: Row) -> None:
         """Take values of the newest step under names that it did not have."""
@@ -388,7 +390,7 @@ class FollowedRun:
         if state is None:
             return
         shift = state.count - self._count
-        self.history = [replace(old, count=old.count + shift) for old in self.history if old.count + shift > 0]
+        self.history = self.history[_place_of(1 - shift, self.history) :].counted(shift)
         self._count, self.attempt, self._ranks.leader = state.count, state.attempt, state.leader
         self.newest, self.started, self.attempt_started = state.newest, state.started, state.attempt_started
         if state.step != self._step:
@@ -405,3 +407,8 @@ class FollowedRun:
 
 def _is_rows(piece: Piece) -> bool:
     return piece.__class__ is Rows
+
+
+def _place_of(count: int, steps: Sequence[Step]) -> int:
+    """Return the place of the first step with such a count, or a larger one."""
+    return bisect_left(steps, count, key=attrgetter("count"))

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from operator import methodcaller
 from typing import NamedTuple
 
-from trainvitals.follow.columns import to_rows
-
 #: Not all that matches is a number, but all such numbers match, quickly.
 _NUMBER = r"([\d.eE+-]+)"
 _GROUPS = methodcaller("groups")
@@ -42,7 +40,6 @@ class Template:
             rf"^({begin})(\d{{1,12}})/ *(\d{{1,12}}){between}{'[|]'.join(parts)}[| ]*$", re.MULTILINE
         )
         self._columns = [(place, word.name, word.factor) for place, word in enumerate(known, 3) if word.name]
-        self._names = [name for _, name, _ in self._columns]
 
     def read(self, line: str) -> tuple[str, int, int, dict[str, float]] | None:
         """Return what stands before the step, the step, the target and the values of a line."""
@@ -62,13 +59,12 @@ class Template:
 
     def read_all(
         self, found: Sequence[re.Match[str]]
-    ) -> tuple[Sequence[str], list[int], set[str], list[dict[str, float]]]:
-        """Return the same of several lines, and of their targets those that there are.
+    ) -> tuple[Sequence[str], list[int], set[str], dict[str, list[float]]]:
+        """Return the same of several lines, the values in columns, and of their targets those that there are.
 
         ValueError where something is no number.
         """
         columns = list(zip(*map(_GROUPS, found), strict=True))
-        values = [[float(text) / factor for text in columns[place]] for place, _, factor in self._columns]
-        values += ([fixed] * len(found) for fixed in self._fixed.values())
-        rows = to_rows([*self._names, *self._fixed], values)
-        return columns[0], list(map(int, columns[1])), set(columns[2]), rows
+        values = {name: [float(text) / factor for text in columns[place]] for place, name, factor in self._columns}
+        values.update((name, [fixed] * len(found)) for name, fixed in self._fixed.items())
+        return columns[0], list(map(int, columns[1])), set(columns[2]), values

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import chain, repeat
 from typing import NamedTuple
 
-from trainvitals.telemetry import Event, Step
+from trainvitals.follow.base import Rows
+from trainvitals.telemetry import Event, Part, Step, StepList, Steps
+
+#: Fewer steps with the same names are as well held one by one.
+_FEW = 8
 
 
 class Moment(NamedTuple):
@@ -18,22 +22,62 @@ class Moment(NamedTuple):
     elapsed: float | None = None
 
 
+class _Block:
+    """Steps with the same names, of which the first has the count ``first`` and each next one more."""
+
+    def __init__(self, first: int, size: int, columns: dict[str, list[float]]) -> None:
+        self.first, self.size, self.columns = first, size, columns
+
+    def take(self, first: int, size: int, columns: dict[str, list[float]]) -> bool:
+        """Add steps that go on where these end, if they do."""
+        if first != self.first + self.size or columns.keys() != self.columns.keys():
+            return False
+        for name, column in columns.items():
+            self.columns[name] += column
+        self.size += size
+        return True
+
+    def column(self, name: str) -> Iterable[float | None]:
+        return self.columns.get(name) or repeat(None, self.size)
+
+    def steps(self, numbers: list[int], moments: list[float]) -> Part:
+        return Steps(numbers, self.first, moments, self.columns)
+
+
+class _Singles:
+    """Steps, and late values of them, one by one."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.values: list[dict[str, float]] = []
+
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
+    def column(self, name: str) -> Iterable[float | None]:
+        return [values.get(name) for values in self.values]
+
+    def steps(self, numbers: list[int], moments: list[float]) -> Part:
+        return list(map(Step, numbers, self.counts, moments, self.values))
+
+
 class Taken:
     """Steps, and late values of them, as logs tell them, without times of their own.
 
-    Their numbers, counts, values (of which step_seconds and elapsed_seconds are used here) and, where the log says
-    it, wall times, each in a list: there may be millions.
+    Their numbers and, where the log says it, wall times are each in a list: there may be millions.  Their counts and
+    values are in parts.
     """
 
-    __slots__ = ("counts", "has_durations", "numbers", "times", "values")
+    __slots__ = ("_parts", "has_durations", "has_times", "numbers", "times")
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
-        self.counts: list[int] = []
-        self.values: list[dict[str, float]] = []
         self.times: list[float | None] = []
-        #: Whether any of them has step_seconds or elapsed_seconds.
+        #: Whether any of them has a time; and step_seconds or elapsed_seconds.
+        self.has_times = False
         self.has_durations = False
+        self._parts: list[_Block | _Singles] = []
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -41,24 +85,43 @@ class Taken:
     def add(self, number: int, count: int, values: dict[str, float], time: float | None) -> None:
         """Add one."""
         self.numbers.append(number)
-        self.counts.append(count)
-        self.values.append(values)
         self.times.append(time)
+        part = self._parts[-1] if self._parts else None
+        if not isinstance(part, _Singles):
+            part = _Singles()
+            self._parts.append(part)
+        part.counts.append(count)
+        part.values.append(values)
+        self.has_times = self.has_times or time is not None
         self.has_durations = self.has_durations or "step_seconds" in values or "elapsed_seconds" in values
 
-    def extend(
-        self, numbers: list[int], first: int, values: list[dict[str, float]], times: Sequence[float | None] | None
-    ) -> None:
-        """Add several with the same names, of which the first has this count."""
-        self.numbers += numbers
-        self.counts += range(first, first + len(numbers))
-        self.values += values
-        self.times += repeat(None, len(numbers)) if times is None else times
-        self.has_durations = self.has_durations or "step_seconds" in values[0] or "elapsed_seconds" in values[0]
+    def extend(self, rows: Rows, first: int) -> None:
+        """Add several, of which the first has this count."""
+        size, columns = len(rows), rows.columns
+        if size < _FEW:
+            for count, row in enumerate(rows, first):
+                self.add(rows.steps[count - first], count, row.values, row.time)
+            return
+        self.numbers += rows.steps
+        self.times += repeat(None, size) if rows.times is None else rows.times
+        part = self._parts[-1] if self._parts else None
+        if not isinstance(part, _Block) or not part.take(first, size, columns):
+            self._parts.append(_Block(first, size, columns))
+        self.has_times = self.has_times or (rows.times is not None and any(time is not None for time in rows.times))
+        self.has_durations = self.has_durations or "step_seconds" in columns or "elapsed_seconds" in columns
 
-    def steps(self, moments: Sequence[float]) -> list[Step]:
+    def column(self, name: str) -> list[float | None]:
+        """Return the values of this name, None where a step has none."""
+        return list(chain.from_iterable(part.column(name) for part in self._parts))
+
+    def steps(self, moments: list[float]) -> StepList:
         """Return them with these times."""
-        return list(map(Step, self.numbers, self.counts, moments, self.values))
+        parts, begin = [], 0
+        for part in self._parts:
+            end = begin + part.size
+            parts.append(part.steps(self.numbers[begin:end], moments[begin:end]))
+            begin = end
+        return StepList(parts)
 
 
 def spread(taken: Taken, before: Moment | None, changed: float, share: float) -> list[float]:
@@ -120,8 +183,8 @@ def _gaps(taken: Taken, before: Moment | None) -> list[float]:
         return [0.0] * len(taken)
     step, elapsed = (None, None) if before is None else (before.step, before.elapsed)
     gaps = []
-    for number, values in zip(taken.numbers, taken.values, strict=True):
-        now, duration = values.get("elapsed_seconds"), values.get("step_seconds")
+    said = zip(taken.numbers, taken.column("elapsed_seconds"), taken.column("step_seconds"), strict=True)
+    for number, now, duration in said:
         if now is not None and elapsed is not None and 0.0 <= now - elapsed < 1e9:
             gap = now - elapsed
         elif duration is not None and step is not None and 0.0 <= duration < 1e9 and number > step:

@@ -76,12 +76,11 @@ class Told:
         end = begin + len(rows)
         place = _next_sample(begin)
         while place < end:
-            self._sample(Row(rows.steps[place - begin], rows.values[place - begin]))
+            self._sample(rows[place - begin])
             place = 2 * place + 1
         marks.extend(map(hash, zip(rows.steps, repeat(""), strict=False)))
         for place in range(begin + -begin % self._every, len(marks), self._every):
-            row = Row(rows.steps[place - begin], rows.values[place - begin])
-            marks[place] = self._mark(row, place)
+            marks[place] = self._mark(rows[place - begin], place)
 
     def _new(self, items: Iterable[Item], limits: dict[str, int] | None) -> list[Item]:
         new: list[Item] = []

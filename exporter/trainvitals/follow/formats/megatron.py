@@ -152,11 +152,11 @@ class _Parser:
         return pieces
 
     def _usual(self, template: Template, found: Sequence[re.Match[str]]) -> tuple[Piece, ...]:
-        begins, steps, (target,), values = template.read_all(found)
+        begins, steps, (target,), columns = template.read_all(found)
         self._step = steps[-1]
         moments = list(map(timestamp, begins))
         times = moments if moments.count(None) < len(moments) else None
-        return (Facts(target_steps=int(target)), Rows(steps, values, times))
+        return (Facts(target_steps=int(target)), Rows(steps, columns, times))
 
     def _iteration(self, line: str, found: re.Match[str]) -> Iterable[Item]:
         step, target = int(found[1]), int(found[2])

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Row, Rows
-from trainvitals.follow.columns import to_rows
 from trainvitals.follow.text import timestamp
 from trainvitals.telemetry import Event
 
@@ -87,7 +86,7 @@ class _Parser:
                 return None
         moments = list(map(_moment, before))
         times = moments if moments.count(None) < len(moments) else None
-        return (Rows(list(map(int, steps)), to_rows(_ITER_NAMES, columns), times),)
+        return (Rows(list(map(int, steps)), dict(zip(_ITER_NAMES, columns, strict=False)), times),)
 
 
 def _moment(before: str) -> float | None:

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from trainvitals import names
 from trainvitals.follow import evidence
 from trainvitals.follow.base import LIKELY, NO, SURE, Facts, Item, LineFormat, LineParser, Row, Rows
-from trainvitals.follow.columns import to_rows
 from trainvitals.follow.record import STEPS, TIMES, place_in_time
 from trainvitals.follow.text import timestamp
 
@@ -153,7 +152,7 @@ class _Parser:
             return None
         columns = list(zip(*cells, strict=True))
         values = [list(map(float, column)) for column in self._fast(columns)]
-        return (Rows(list(map(int, columns[self._step])), to_rows(self._names, values)),)
+        return (Rows(list(map(int, columns[self._step])), dict(zip(self._names, values, strict=False))),)
 
     def _again(self, line: str) -> Iterable[Item]:
         """Take a line that is no row: a header again, of runs that were written one behind the other."""
