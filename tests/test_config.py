@@ -167,3 +167,10 @@ def test_every_setting_is_documented():
         for key in field.annotation.model_fields:
             assert f"| `{section}.{key}` |" in page
             assert f"`TRAINVITALS_{section}_{key}`".upper() in page.upper()
+
+
+def test_rules_of_detectors_are_kept_as_they_are(tmp_path):
+    """The section is handed on: detectors know what may be in it."""
+    (tmp_path / "rules.yml").write_text("detectors:\n  loss_spike: {level_errors: 7}\n")
+
+    assert {"loss_spike": {"level_errors": 7}} == load(str(tmp_path / "rules.yml"), {}, {}).detectors.model_extra

@@ -250,6 +250,19 @@ def test_a_wrong_setting_ends_the_start_with_one_line(flags, message):
     assert done.stderr.count("\n") == 1
 
 
+def test_a_wrong_rule_ends_the_start_with_one_line(tmp_path):
+    """A setting of a detector that nobody knows is named, with the one that was meant."""
+    (tmp_path / "rules.yml").write_text("detectors:\n  loss_spik:\n    level_errors: 7\n")
+    command = [sys.executable, "-m", "trainvitals", "exporter", f"--config.file={tmp_path / 'rules.yml'}"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (1, "trainvitals: detectors: unknown name 'loss_spik', did you mean loss_spike?\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
 def test_a_spool_that_is_not_there_is_said_once(tmp_path):
     """A folder with a typo would stay empty for ever; one that comes later is read."""
     running = Exporter(tmp_path / "later")

@@ -208,6 +208,12 @@ def state_folder(sources: SourcesSettings, environ: Mapping[str, str]) -> str:
     return sources.state_folder or managed or os.path.join(home, "trainvitals")
 
 
+class DetectorsSettings(Section):
+    """What the detectors go by: signals with their settings, as :mod:`trainvitals.detect.rules` reads them."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
 class Settings(Section):
     """All settings of the exporter."""
 
@@ -220,6 +226,7 @@ class Settings(Section):
     attribution: AttributionSettings = AttributionSettings()
     sources: SourcesSettings = SourcesSettings()
     kernel: KernelSettings = KernelSettings()
+    detectors: DetectorsSettings = DetectorsSettings()
 
 
 def load(path: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

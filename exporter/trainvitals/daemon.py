@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 from prometheus_client.process_collector import ProcessCollector
 
-from trainvitals import detect
 from trainvitals._version import __version__
 from trainvitals.collect.attribution import AttributionCollector
 from trainvitals.collect.base import Collector
@@ -33,6 +32,7 @@ from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 from trainvitals.collect.storage import StorageCollector
 from trainvitals.config import ConfigError, Settings, state_folder
+from trainvitals.detect.rules import Rules, RulesError, parse
 from trainvitals.host.kmsg import KernelLog
 from trainvitals.serve.app import make_app
 from trainvitals.serve.landing import RunRow
@@ -56,7 +56,7 @@ class Exporter:
         self._interval = settings.collect.interval
         self._clock = clock
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
-        self.runs = Runs(detect.build)
+        self.runs = Runs(_rules(settings).build)
         positions = os.path.join(state_folder(settings.sources, os.environ), "logs.json") if remembers_logs else ""
         self.logs = LogsCollector.from_settings(settings.sources, positions, clock)
         ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll)
@@ -125,3 +125,11 @@ class Exporter:
         self._server.stop()
         self._runner.stop()
         self._spool.close()
+
+
+def _rules(settings: Settings) -> Rules:
+    """Return what the detectors go by.  Raises ConfigError."""
+    try:
+        return parse(settings.detectors.model_extra)
+    except RulesError as error:
+        raise ConfigError(str(error)) from None

@@ -50,6 +50,17 @@ def test_a_wrong_file_is_a_problem_with_its_own_words(tmp_path):
     assert result.action == f"${{EDITOR:-vi}} '{file}'"
 
 
+def test_a_wrong_rule_of_a_detector_is_a_problem(tmp_path):
+    """What the exporter would end with is said before, with the name that was meant."""
+    file = tmp_path / "trainvitals.yml"
+    file.write_text("detectors:\n  loss_spike:\n    level_error: 7\n")
+
+    result = only(checks.settings(here(str(file), {})))
+
+    assert result.outcome is Outcome.PROBLEM
+    assert "did you mean level_errors?" in result.why
+
+
 def test_a_wrong_variable_is_looked_for_in_the_environment():
     """Without a file, the mistake is in a variable."""
     result = only(checks.settings(here(None, {"TRAINVITALS_COLLECT_INTERVAL": "soon"})))

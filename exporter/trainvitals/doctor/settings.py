@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Iterator
 
 from trainvitals.config import ConfigError, Settings
+from trainvitals.detect.rules import RulesError, parse
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.serve.reload import WebConfigFile
 from trainvitals.serve.server import bind
@@ -25,6 +26,11 @@ def settings(here: Here) -> Iterator[Result]:
     if here.settings_error:
         action = f"${{EDITOR:-vi}} {shlex.quote(here.config_file)}" if here.config_file else "env | grep ^TRAINVITALS_"
         yield problem(here.settings_error, action)
+        return
+    try:
+        parse(here.settings.detectors.model_extra)
+    except RulesError as error:
+        yield problem(str(error), f"${{EDITOR:-vi}} {shlex.quote(here.config_file or 'trainvitals.yml')}")
         return
     places = [f"{key} from {_place(key, here)}" for key in _set_keys(here.settings)]
     source = here.config_file or "no file"
