@@ -30,6 +30,7 @@ FLAGS = {
     "follow": [
         "--collect.interval",
         "--format",
+        "--formats",
         "--help",
         "--interval",
         "--listen",

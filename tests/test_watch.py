@@ -95,11 +95,37 @@ def test_what_cannot_be_followed_is_said(tmp_path, name, content, why):
 
 
 def test_a_wrong_format_is_one_line(tmp_path):
-    """It names those that there are."""
-    done = follow("--once", "--format", "excel", tmp_path)
+    """It names where the list is, and what may have been meant."""
+    done = follow("--once", "--format", "nanogtp", tmp_path)
+    odd = follow("--once", "--format", "excel", tmp_path)
 
-    assert 1 == done.exit_code
-    assert re.fullmatch(r"trainvitals: sources\.paths: format: expected one of .*, found 'excel'\n", done.output)
+    assert 2 == done.exit_code == odd.exit_code
+    assert (
+        "trainvitals: --format: unknown format 'nanogtp'; did you mean nanogpt or modded-nanogpt? "
+        "(all: trainvitals follow --formats)\n"
+    ) == done.output
+    assert "trainvitals: --format: unknown format 'excel' (all: trainvitals follow --formats)\n" == odd.output
+
+
+def test_the_formats_are_listed():
+    """One a line, with its framework and the extra that it needs."""
+    done = follow("--formats")
+
+    assert 0 == done.exit_code
+    assert "nanogpt" in done.output.splitlines()
+    assert "tensorboard       needs trainvitals[logs]" in done.output.splitlines()
+
+
+def test_once_and_a_port_do_not_go_together(tmp_path):
+    """A summary that ends answers no scrape; one line says what to leave out."""
+    (tmp_path / "a.log").write_text(lines(1, 3))
+
+    done = follow("--once", "--listen", "127.0.0.1:0", tmp_path)
+
+    assert (2, "trainvitals: --once ends when all is read and answers no scrape: leave out --once, or --listen\n") == (
+        done.exit_code,
+        done.output,
+    )
 
 
 def test_old_logs_are_followed_when_they_are_named(tmp_path):

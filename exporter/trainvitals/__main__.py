@@ -10,6 +10,19 @@ def main() -> None:
         from trainvitals.supervise.run import main as start  # noqa: PLC0415
 
         sys.exit(start(sys.argv[2:]))
+    from trainvitals.output import OutputError, give_up, guard  # noqa: PLC0415  As above.
+
+    guard()
+    try:
+        try:
+            _command()
+        finally:
+            sys.stdout.flush()
+    except OutputError as error:
+        give_up(error)
+
+
+def _command() -> None:
     if sys.argv[1:2] == ["diagnose"]:
         # Nor this one: what reads and judges a log takes less time than typer to be imported.
         try:

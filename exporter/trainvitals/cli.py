@@ -104,6 +104,14 @@ def exporter(
     daemon.run()
 
 
+def _print_formats(wanted: bool) -> None:
+    if wanted:
+        from trainvitals.follow.formats import describe
+
+        typer.echo(describe())
+        raise typer.Exit
+
+
 @app.command()
 def follow(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Logs, folders or globs of them.")],
@@ -111,6 +119,9 @@ def follow(
     format_name: Annotated[
         str, typer.Option("--format", help="Format of the logs. [default: found by what is in them]")
     ] = "",
+    _formats: Annotated[
+        bool, typer.Option("--formats", callback=_print_formats, is_eager=True, help="Print the formats and exit.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Read all that is there, print a summary, and end.")] = False,
     web_listen_address: Annotated[
         str | None,
@@ -121,8 +132,16 @@ def follow(
     ] = "2s",
 ) -> None:
     """Watch existing logs without touching the code: step, loss, time left, findings."""
-    from trainvitals.config import ConfigError, load
+    try:
+        from trainvitals.config import ConfigError, load
+        from trainvitals.follow.formats import why_unknown
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node]'")
 
+    if once and web_listen_address is not None:
+        _fail("--once ends when all is read and answers no scrape: leave out --once, or --listen", status=2)
+    if format_name and (why := why_unknown(format_name)):
+        _fail(f"--format: {why}", status=2)
     flags: dict[str, object] = {
         "web.listen_address": web_listen_address,
         "collect.interval": collect_interval,
@@ -234,9 +253,9 @@ def generate(
         _fail("run: trainvitals generate")
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, status: int = 1) -> NoReturn:
     typer.echo(f"trainvitals: {message}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 def main() -> None:

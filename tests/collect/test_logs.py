@@ -300,8 +300,10 @@ def test_without_sources_there_is_nothing():
 
 
 def test_a_format_that_nobody_knows_is_a_mistake():
-    """One line names those that there are."""
-    settings = load(None, {}, {"sources.paths": [{"path": "/x", "format": "excel"}]})
+    """One line names those that are like it, and where the list is."""
+    settings = load(None, {}, {"sources.paths": [{"path": "/x", "format": "megatronn"}]})
 
-    with pytest.raises(ConfigError, match=r"^sources\.paths: format: expected one of .*nanogpt.*, found 'excel'$"):
+    with pytest.raises(
+        ConfigError, match=r"^sources\.paths: format: unknown format 'megatronn'; did you mean megatron"
+    ):
         LogsCollector.from_settings(settings.sources)

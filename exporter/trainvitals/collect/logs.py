@@ -14,7 +14,7 @@ from trainvitals.collect.followed import FollowedLog
 from trainvitals.config import ConfigError, SourcesSettings
 from trainvitals.follow.errors import ErrorReader
 from trainvitals.follow.follower import Follower
-from trainvitals.follow.formats import FORMATS
+from trainvitals.follow.formats import why_unknown
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Source
 
@@ -62,10 +62,9 @@ class LogsCollector(Collector):
 
         Raises ConfigError.
         """
-        known = [known.name for known in FORMATS]
         for log in settings.paths:
-            if log.format and log.format not in known:
-                raise ConfigError(f"sources.paths: format: expected one of {', '.join(known)}, found {log.format!r}")
+            if log.format and (why := why_unknown(log.format)):
+                raise ConfigError(f"sources.paths: format: {why}")
         sources = [Source(log.path, log.run, log.format) for log in settings.paths]
         if not sources:
             return cls(None, keep=settings.keep, clock=clock)

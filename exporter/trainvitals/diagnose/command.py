@@ -14,7 +14,7 @@ from trainvitals import detect
 from trainvitals.diagnose.bar import Bar
 from trainvitals.diagnose.read import read, save_input, standard_input
 from trainvitals.diagnose.report import FAIL_ON, Report, make
-from trainvitals.follow.formats import FORMATS
+from trainvitals.follow.formats import why_unknown
 
 #: Exit statuses: a finding that ``--fail-on`` names, and nothing that could be read.
 FOUND, NOTHING = 1, 2
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     described = parser()
     options = described.parse_args(arguments)
-    known = [known.name for known in FORMATS]
-    if options.format and options.format not in known:
-        described.error(f"--format: expected one of {', '.join(known)}")
+    if options.format and (why := why_unknown(options.format)):
+        print(f"trainvitals diagnose: --format: {why}", file=sys.stderr)
+        return NOTHING
     with _quiet():
         report = _report(options.paths, options.format)
     if not report.runs:

@@ -32,7 +32,7 @@ from trainvitals.follow.formats.ultralytics import Ultralytics
 from trainvitals.follow.formats.verl import Verl
 from trainvitals.follow.formats.wandb import Wandb
 
-__all__ = ["FORMATS", "choose"]
+__all__ = ["FORMATS", "choose", "describe", "why_unknown"]
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +104,28 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
         if best >= SURE:
             break
     return chosen, best
+
+
+def why_unknown(name: str) -> str:
+    """Return what is wrong with the name of a format, in one line; empty where there is one of this name."""
+    known = [known.name for known in FORMATS]
+    if name in known:
+        return ""
+    import difflib  # noqa: PLC0415  Rarely needed.
+
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"unknown format {name!r}{meant} (all: trainvitals follow --formats)"
+
+
+def describe() -> str:
+    """Return the names of all formats, one a line, with the framework where a format tells and the extra it needs."""
+    lines = []
+    for known in FORMATS:
+        extra = f"needs trainvitals[{known.extra}]" if known.extra else ""
+        beside = "; ".join(part for part in (known.framework, extra) if part and part != known.name)
+        lines.append(f"{known.name:<18}{beside}".rstrip())
+    return "\n".join(lines)
 
 
 def _is_binary(head: bytes) -> bool:
