@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from trainvitals.detect.base import Category, Verdict
 from trainvitals.detect.shares import PHASES, Share
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 #: From this share on, what is waited for is the answer (TensorFlow's profiler: highly input-bound).
 WAITS = 0.2
@@ -44,6 +44,9 @@ class Bottleneck:
         self._has_device = False
 
     def observe(self, step: Step) -> None:
+        """Look at nothing: where the time goes is told by phases."""
+
+    def observe_all(self, steps: Steps) -> None:
         """Look at nothing: where the time goes is told by phases."""
 
     def observe_event(self, event: Event) -> None:

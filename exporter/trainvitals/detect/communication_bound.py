@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from trainvitals.detect.base import Category, Verdict
 from trainvitals.detect.shares import PHASES, Finding, Share
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 INFO, WARNING = 0.2, 0.5
 _ACTION = (
@@ -39,6 +39,9 @@ class CommunicationBound:
 
     def observe(self, step: Step) -> None:
         """Look at nothing: a step does not tell it."""
+
+    def observe_all(self, steps: Steps) -> None:
+        """Look at nothing: steps do not tell it."""
 
     def observe_event(self, event: Event) -> None:
         """Look at the seconds in each phase."""

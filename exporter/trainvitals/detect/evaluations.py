@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from trainvitals.detect.base import Verdict
 from trainvitals.detect.trend import mann_kendall
 from trainvitals.detect.window import MAD_TO_SIGMA, MEAN_TO_SIGMA, MEDIAN_ERROR, middle
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 #: The training loss of an evaluation is that of at most so many steps before it: recent, and enough for a middle.
 _LOSSES = 64
@@ -73,13 +73,27 @@ class Evaluations:
     """Takes steps and events, and keeps the points of each split in the order of their steps."""
 
     def __init__(self) -> None:
-        self._steps: deque[Step] = deque(maxlen=_LOSSES)
+        #: The newest steps, alone or in blocks of which the ends are enough.
+        self._steps: deque[Step | Steps] = deque(maxlen=_LOSSES)
         #: Takes the next step, at the cost of a call that is no Python: there may be millions.  Detectors hand it out
         #: as their own.
         self.observe: Callable[[Step], None] = self._steps.append
         self.splits: dict[str, list[Point]] = {}
         self._current: Point | None = None
         self._resumptions = 0
+
+    def observe_all(self, steps: Steps) -> None:
+        """Take the next steps."""
+        self._steps.append(steps if len(steps) <= _LOSSES else steps[-_LOSSES:])
+
+    def _recent(self) -> list[Step]:
+        """Return the newest steps since the evaluation before."""
+        found: list[Step] = []
+        for item in reversed(self._steps):
+            found[:0] = [item] if isinstance(item, Step) else item
+            if len(found) >= _LOSSES:
+                break
+        return found[-_LOSSES:]
 
     def take(self, event: Event) -> str | None:
         """Take the next event; return the split if it was an evaluation of one.
@@ -134,33 +148,35 @@ class Evaluations:
         """Make the point of an evaluation; splits that are evaluated at the same step share the training loss."""
         current = self._current
         if current is None or current.step != event.step:
-            losses = [step.values["loss"] for step in self._steps if "loss" in step.values]
+            steps = self._recent()
+            losses = [step.values["loss"] for step in steps if "loss" in step.values]
             good = sorted([loss for loss in losses if math.isfinite(loss)])
-            epoch = next((step.values["epoch"] for step in reversed(self._steps) if "epoch" in step.values), None)
+            epoch = next((step.values["epoch"] for step in reversed(steps) if "epoch" in step.values), None)
             center = middle(good) if good else None
             error = None
             if center is not None and len(good) >= 4:
                 spread = MAD_TO_SIGMA * middle(sorted([abs(loss - center) for loss in good]))
                 error = MEDIAN_ERROR * spread / math.sqrt(len(good))
             finite = len(good) == len(losses)
-            current = Point(event.step, event.time, {}, center, error, finite, epoch, self._is_resumed())
+            current = Point(event.step, event.time, {}, center, error, finite, epoch, _is_resumed(steps))
             self._current = current
             self._steps.clear()
         point = replace(current, time=event.time, values=values, equal=False)
         point.equal = _measure(point, values)
         return point
 
-    def _is_resumed(self) -> bool:
-        """Whether the first step that was counted has a number that says otherwise.
 
-        With a log of every tenth step the first is 10 or so, so it must be more than two such strides.
-        """
-        if len(self._steps) < 2:
-            return False
-        strides = sorted([after.step - before.step for before, after in pairwise(self._steps)])
-        stride = max(strides[len(strides) // 2], 1)
-        last = self._steps[-1]
-        return last.step - stride * (last.count - 1) > 2 * stride
+def _is_resumed(steps: Sequence[Step]) -> bool:
+    """Whether the first step that was counted has a number that says otherwise.
+
+    With a log of every tenth step the first is 10 or so, so it must be more than two such strides.
+    """
+    if len(steps) < 2:
+        return False
+    strides = sorted([after.step - before.step for before, after in pairwise(steps)])
+    stride = max(strides[len(strides) // 2], 1)
+    last = steps[-1]
+    return last.step - stride * (last.count - 1) > 2 * stride
 
 
 def _measure(point: Point, values: Mapping[str, float]) -> bool:
@@ -290,6 +306,10 @@ class SplitDetector(ABC):
     @abstractmethod
     def _judge(self, split: str, points: list[Point]) -> Verdict | None:
         """Return the verdict on a split by its points, of which there is at least one."""
+
+    def observe_all(self, steps: Steps) -> None:
+        """Take the next steps."""
+        self._evaluations.observe_all(steps)
 
     def observe_event(self, event: Event) -> None:
         """Judge the splits anew that have an evaluation or lost one."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from trainvitals.detect.base import Category, Severity, Verdict
 from trainvitals.detect.evaluations import PARTS, Evaluations, Point, at_least, noise
 from trainvitals.detect.metric_names import BENCHMARKS, direction, is_whole, plain, split_name
-from trainvitals.telemetry import Event
+from trainvitals.telemetry import Event, Steps
 
 ERRORS = 2.0
 ALONE_ERRORS = 4.0
@@ -60,6 +60,10 @@ class Forgetting:
         self._evaluations = Evaluations()
         self.observe = self._evaluations.observe
         self._verdict: Verdict | None = None
+
+    def observe_all(self, steps: Steps) -> None:
+        """Take the next steps."""
+        self._evaluations.observe_all(steps)
 
     def observe_event(self, event: Event) -> None:
         """Judge all benchmarks anew, as few of them are evaluated at once."""
