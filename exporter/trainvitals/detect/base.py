@@ -74,6 +74,26 @@ class BlockDetector(Detector, Protocol):
         """
 
 
+class HeldDetector(Detector, Protocol):
+    """A detector that says when its signal is on, also when its cause is over."""
+
+    @property
+    def held(self) -> bool:
+        """Whether the signal is on."""
+
+
+def one_by_one(detector: HeldDetector, steps: Steps) -> int:
+    """Hand on steps alone, up to one that turns the signal on; return how many: see :class:`BlockDetector`."""
+    before = detector.held
+    for taken, step in enumerate(steps, 1):
+        detector.observe(step)
+        now = detector.held
+        if now and not before:
+            return taken
+        before = now
+    return len(steps)
+
+
 class EventDetector(Detector, Protocol):
     """A detector that wants events too: evaluations, checkpoints, restarts, changes."""
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.base import Category, Verdict, one_by_one
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 #: Points that a test needs, and steps where a point is not an epoch: a run with a warm-up that its log does not show
 #: has fallen by then (11 to 8 in language models).
@@ -43,6 +43,9 @@ BELOW_STEADILY = 0.0005
 CLASSES = (2, 3, 4, 5, 6, 7, 8, 9, 10, 100, 1000)
 #: The ratio is never larger: a loss that is constant would have an infinite one.
 LARGEST = 10.0
+#: A learning rate that rises by this share is in its warm-up.
+WARM_UP_SHARE = 1.01
+_FIRSTS = 3
 
 
 class LossNotFalling:
@@ -81,7 +84,7 @@ class LossNotFalling:
                 return
             self._begin()
         rate = values.get("learning_rate")
-        if rate is not None and rate > self._peak_rate * 1.01 and rate < math.inf:
+        if rate is not None and rate > self._peak_rate * WARM_UP_SHARE and rate < math.inf:
             self._peak_rate = rate
             self._warm = (self._trace.points, step.step)
         loss = values.get("loss")
@@ -92,12 +95,56 @@ class LossNotFalling:
         if step.step < self._last:
             self._go_back(step.step)
         self._last = step.step
-        if len(self._firsts) < 3:
+        if len(self._firsts) < _FIRSTS:
             self._firsts.append((step.step, loss))
         if loss <= 0.0:
             self._signs += 1
         if self._trace.push(step.step, step.time, loss) and self._trace.points % EVERY == 0:
             self._judge()
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, from one test to the next."""
+        if self._learnt and steps.numbers[0] > self._firsts[0][0]:
+            return len(steps)
+        losses, rates = steps.columns.get("loss"), steps.columns.get("learning_rate")
+        if losses is None or not self._is_plain(steps):
+            return one_by_one(self, steps)
+        end, was_held = 0, self._active
+        while end < len(losses):
+            begin, points = end, self._trace.points
+            end, is_closed = self._trace.push_all(steps, losses, begin)
+            if rates is not None:
+                self._take_rates(steps.numbers[begin:end], rates[begin:end], points)
+            if steps.extent("loss")[0] <= 0.0:
+                self._signs += sum(loss <= 0.0 for loss in losses[begin:end])
+            self._last = steps.numbers[end - 1]
+            if is_closed and self._trace.points % EVERY == 0:
+                self._judge()
+                if self._learnt:
+                    return len(losses)
+                if self._active and not was_held:
+                    return end
+                was_held = self._active
+        return end
+
+    def _is_plain(self, steps: Steps) -> bool:
+        """Whether nothing in a block with losses has to be looked at alone."""
+        columns = steps.columns
+        return (
+            not self._learnt
+            and len(self._firsts) == _FIRSTS
+            and steps.numbers[0] >= self._last
+            and steps.is_finite("loss")
+            and ("learning_rate" not in columns or steps.is_finite("learning_rate"))
+            and ("skipped" not in columns or steps.extent("skipped") == (0.0, 0.0))
+        )
+
+    def _take_rates(self, numbers: list[int], rates: list[float], points: int) -> None:
+        self._rate = rates[-1]
+        if max(rates) > self._peak_rate * WARM_UP_SHARE:
+            for place, rate in enumerate(rates):
+                if rate > self._peak_rate * WARM_UP_SHARE:
+                    self._peak_rate, self._warm = rate, (points + place, numbers[place])
 
     def observe_event(self, event: Event) -> None:
         """Count evaluations: where nearly each point has one, points are epochs."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.base import Category, Verdict, one_by_one
 from trainvitals.detect.trend import Block, Trace, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 POINTS = 40
 GAIN = 0.003
@@ -83,6 +83,42 @@ class Plateau:
             self._usable, self._verdict, self._finding = False, None, None
         if self._trace.push(step.step, step.time, loss) and self._usable:
             self._judge()
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, from one test to the next."""
+        losses, rates = steps.columns.get("loss"), steps.columns.get("learning_rate")
+        if losses is None or not self._is_plain(steps):
+            return one_by_one(self, steps)
+        end, was_held = 0, self.held
+        while end < len(losses):
+            begin = end
+            end, is_closed = self._trace.push_all(steps, losses, begin)
+            if rates is not None:
+                self._take_rates(steps.numbers[begin:end], rates[begin:end])
+            self._last = steps.numbers[end - 1]
+            if is_closed and self._usable:
+                self._judge()
+                if self.held and not was_held:
+                    return end
+                was_held = self.held
+        return end
+
+    def _is_plain(self, steps: Steps) -> bool:
+        """Whether nothing in a block with losses has to be looked at alone."""
+        if steps.numbers[0] < self._last or not steps.is_finite("loss"):
+            return False
+        if "learning_rate" in steps.columns and not (
+            steps.is_finite("learning_rate") and steps.extent("learning_rate")[0] >= 0.0
+        ):
+            return False
+        return not self._usable or steps.extent("loss")[0] > 0.0
+
+    def _take_rates(self, numbers: list[int], rates: list[float]) -> None:
+        self._rate = rates[-1]
+        if max(rates) > self._peak_rate * WARM_UP_SHARE:
+            for number, rate in zip(numbers, rates, strict=True):
+                if rate > self._peak_rate * WARM_UP_SHARE:
+                    self._peak_rate, self._risen_at = rate, number
 
     def _go_back(self, step: int) -> None:
         self._trace.cut(step)

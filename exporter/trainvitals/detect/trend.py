@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from trainvitals.detect.window import MAD_TO_SIGMA, middle
+from trainvitals.telemetry import Steps
 
 
 class Block(NamedTuple):
@@ -45,14 +46,33 @@ class Trace:
         values.append(value)
         if len(values) < self._size:
             return False
-        values.sort()
-        self.blocks.append(Block(self._first, step, time, middle(values)))
-        values.clear()
+        self._close(step, time)
+        return True
+
+    def push_all(self, steps: Steps, values: list[float], begin: int) -> tuple[int, bool]:
+        """Take points from a place on, up to one that closes a block; return the place behind it, and whether one does.
+
+        ``values`` are one for each of the steps.
+        """
+        end = begin + self._size - len(self._values)
+        if not self._values and begin < len(values):
+            self._first = steps.numbers[begin]
+        taken = values[begin:end]
+        self._values += taken
+        self.points += len(taken)
+        if end > len(values):
+            return len(values), False
+        self._close(steps.numbers[end - 1], steps.times[end - 1])
+        return end, True
+
+    def _close(self, step: int, time: float) -> None:
+        self._values.sort()
+        self.blocks.append(Block(self._first, step, time, middle(self._values)))
+        self._values.clear()
         if len(self.blocks) >= self._most:
             pairs = zip(self.blocks[::2], self.blocks[1::2], strict=True)
             self.blocks = [Block(a.first, b.last, b.time, (a.value + b.value) / 2) for a, b in pairs]
             self._size *= 2
-        return True
 
     def cut(self, step: int) -> None:
         """Forget what was at this step and later: the run went back."""
