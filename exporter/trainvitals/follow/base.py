@@ -135,7 +135,12 @@ Piece: TypeAlias = Item | Rows
 
 
 class LineParser(Protocol):
-    """Keeps what must be remembered from line to line, of one file and one rank."""
+    """Keeps what must be remembered from line to line, of one file and one rank.
+
+    What it counts, where no line says its step, has to outlive a restart of the exporter, which reads but the end of a
+    long log again: a parser may have ``memory``, a tuple with the names of its attributes that are remembered (whole
+    numbers, truth values, texts or None).
+    """
 
     def feed(self, line: str) -> Iterable[Item]:
         r"""Return what a line says: a tuple, as a rule, since a generator costs twice as much.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
+from typing import Any
 
 from trainvitals.follow import text
 from trainvitals.follow.base import LineFormat, LineParser, Piece, Row, Rows, Scanner
@@ -38,6 +39,7 @@ class LineReader:
         self._parsers: dict[int | None, LineParser] = {}
         self._half = b""
         self._skips = False
+        self._is_whole = False
         #: Lines that were too long, or at which a parser or scanner failed.
         self.bad = 0
 
@@ -50,6 +52,27 @@ class LineReader:
     def in_line(self) -> bool:
         """Whether the rest of a line is passed over, of which the begin was told (or was too long)."""
         return self._skips
+
+    def memory(self) -> dict[str, list[Any]] | None:
+        """Return what the parsers count, by rank, as JSON knows it, if the last line ended with a line feed.
+
+        None where it did not, and where no parser counts; see :class:`trainvitals.follow.base.LineParser`.
+        """
+        if not self._is_whole:
+            return None
+        found = {}
+        for rank, parser in self._parsers.items():
+            if names := getattr(parser, "memory", ()):
+                found["" if rank is None else str(rank)] = [getattr(parser, name) for name in names]
+        return found or None
+
+    def recall(self, memory: Mapping[str, Sequence[Any]]) -> None:
+        """Go on counting where :meth:`memory` was asked.  What makes no sense is as good as nothing."""
+        for rank, values in memory.items():
+            parser = self._parser(int(rank) if rank else None)
+            for name, value in zip(getattr(parser, "memory", ()), values, strict=False):
+                if value is None or isinstance(value, (int, str)):
+                    setattr(parser, name, value)
 
     def skip_line(self) -> None:
         """Pass over everything up to the next line end, and what there is of its line."""
@@ -71,7 +94,7 @@ class LineReader:
             self._skips, data = False, data[begin:]
         last = max(map(data.rfind, _ENDS)) + 1
         block, half = (self._half + data[:last], data[last:]) if last else (b"", self._half + data)
-        self._half = half
+        self._half, self._is_whole = half, data[last - 1 : last] == b"\n"
         if len(half) > LONGEST_LINE:
             self._half, self._skips = b"", True
             self.bad += 1

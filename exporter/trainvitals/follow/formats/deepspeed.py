@@ -42,6 +42,8 @@ _MAX_TIMERS = 24
 
 
 class _Parser:
+    memory = ("_skipped", "_program_counts")
+
     def __init__(self) -> None:
         self._skipped = 0
         self._plain = plain.Plain().parser()

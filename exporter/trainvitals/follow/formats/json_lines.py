@@ -40,6 +40,8 @@ def _has_part_of_epoch(record: Mapping[str, Any]) -> bool:
 class _Parser:
     """Any of them."""
 
+    memory = ("_counts", "_count")
+
     def __init__(self) -> None:
         self._records = Records()
         self._counts, self._count = False, 0
@@ -68,6 +70,8 @@ class _Parser:
 
 class _OpenMMLabParser:
     """Counts iterations over the epochs."""
+
+    memory = ("_epoch", "_iteration", "_before", "_step")
 
     def __init__(self) -> None:
         # The iteration of an epoch is no step of the run, nor is the epoch.

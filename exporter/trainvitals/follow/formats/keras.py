@@ -32,6 +32,8 @@ _SNIFF = re.compile(
 
 
 class _Parser:
+    memory = ("_epoch", "_epochs", "_before", "_batch", "_missed", "_total")
+
     def __init__(self) -> None:
         self._epoch, self._epochs = 1, 0
         self._before = self._batch = 0

@@ -43,6 +43,8 @@ _NAMES = {
 
 
 class _Parser:
+    memory = ("_epoch", "_longest", "_last")
+
     def __init__(self) -> None:
         self._epoch = self._longest = self._last = 0
 

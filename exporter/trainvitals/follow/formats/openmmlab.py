@@ -35,6 +35,8 @@ _NAMES = {
 
 
 class _Parser:
+    memory = ("_step", "_length")
+
     def __init__(self) -> None:
         self._step = 0
         self._length = 0

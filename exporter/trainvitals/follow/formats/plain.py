@@ -156,6 +156,8 @@ def _sort_in(key: str, value: float, training: dict[str, float], results: dict[s
 
 
 class _Parser:
+    memory = ("_epoch", "_before", "_step", "_length", "_heading", "_under_epoch", "_first", "_counts_steps")
+
     def __init__(self) -> None:
         self._epoch = self._before = self._step = 0
         self._length: int | None = None

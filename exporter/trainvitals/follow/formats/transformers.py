@@ -77,6 +77,8 @@ class _Bars:
 
 
 class _Parser:
+    memory = ("_step",)
+
     def __init__(self) -> None:
         self._records = Records(_UNITS, steps=_STEPS)
         self._bars = _Bars()
