@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from operator import sub, truediv
 from typing import NamedTuple
 
 from trainvitals.detect.base import Timeline
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 #: Seconds of a step beyond this are a mistake of the log.
 _LONGEST = 1e9
@@ -25,6 +27,13 @@ class Lap(NamedTuple):
     seconds: float
     amount: float
     time: float
+
+
+class Laps(NamedTuple):
+    """Laps of steps in a row, each of which ends one: the seconds of a step in each, and the amounts."""
+
+    seconds: list[float]
+    amounts: list[float]
 
 
 class Pace:
@@ -70,6 +79,46 @@ class Pace:
             return self._since_last(step, elapsed, _ELAPSED)
         return self._since_last(step, step.time, _TIMES)
 
+    @property
+    def reached(self) -> int:
+        """The step at which the next lap begins; below 0 where nobody knows."""
+        return self._from
+
+    def laps(self, steps: Steps) -> Laps | None:
+        """Return the laps of steps, which are not taken by that; None where each of them is to be looked at alone."""
+        columns = steps.columns
+        if steps.first <= self._count or steps.numbers[0] <= self._number or self._from < 0:
+            return None
+        witness = _DURATION if "step_seconds" in columns else _ELAPSED if "elapsed_seconds" in columns else _TIMES
+        amounts = self._amounts(steps)
+        if witness != self._witness or amounts is None:
+            return None
+        if witness == _DURATION:
+            low, high = steps.extent("step_seconds")
+            return Laps(columns["step_seconds"], amounts) if low > 0.0 and high < _LONGEST else None
+        clock = _clock(steps)
+        seconds = list(map(sub, clock, [self._since, *clock]))
+        total = sum(seconds)
+        if math.isnan(total) or not (min(seconds) > 0.0 and max(seconds) < _LONGEST):
+            return None
+        if steps.numbers[-1] - self._from > len(seconds):
+            seconds = list(map(truediv, seconds, map(sub, steps.numbers, [self._from, *steps.numbers])))
+        return Laps(seconds, amounts)
+
+    def advance(self, steps: Steps, laps: Laps, count: int) -> None:
+        """Take the first of these steps, so many."""
+        self._count, self._number = steps.first + count - 1, steps.numbers[count - 1]
+        self._from, self._amount = self._number, laps.amounts[count - 1]
+        if self._witness != _DURATION:
+            self._since = _clock(steps)[count - 1]
+
+    def _amounts(self, steps: Steps) -> list[float] | None:
+        if (tokens := steps.columns.get("tokens")) is not None:
+            return tokens if steps.extent("tokens")[0] > 0.0 else None
+        if (samples := steps.columns.get("samples")) is not None:
+            return samples
+        return [self._amount] * len(steps)
+
     def _begin(self) -> None:
         self.segment += 1
         self._from, self._amount = -1, 0.0
@@ -100,3 +149,7 @@ class Pace:
             return None
         self._from, self._since = step.step, now
         return Lap(step.step, steps, seconds / steps, self._amount, step.time)
+
+
+def _clock(steps: Steps) -> list[float]:
+    return steps.columns.get("elapsed_seconds", steps.times)

@@ -12,6 +12,8 @@ from trainvitals.detect.base import Verdict
 #: buffers to fill.
 WINDOW_SECONDS = 600.0
 LEAST_SECONDS = 120.0
+#: Steps are put together until they make so much of it, so that a window of fast steps costs no more.
+PIECE_SECONDS = 10.0
 #: Kind of the event that carries the seconds of a rank in each phase, as they are at a poll (fields: phase, seconds).
 PHASES = "phases"
 #: Phases that are no training: what goes on in them is waited for by nobody's steps.
@@ -31,13 +33,45 @@ class Share:
     def __init__(self) -> None:
         self._pieces: deque[_Piece] = deque()
         self._part = self._whole = 0.0
+        #: Of the piece that begins.
+        self._new_part = self._new_whole = 0.0
+        self._new_steps = 0
         self._before: dict[str, float] = {}
 
-    def add(self, step: int, steps: int, part: float, whole: float) -> None:
-        """Take the next piece: ``part`` of ``whole`` seconds in so many steps."""
+    def add(self, step: int, steps: int, part: float, whole: float) -> bool:
+        """Take what is next: ``part`` of ``whole`` seconds in so many steps; return whether the window moved on."""
         if not (0.0 <= part < 1e9 and 0.0 < whole < 1e9):
-            return
-        piece = _Piece(step, steps, min(part, whole), whole)
+            return False
+        self._new_part += min(part, whole)
+        self._new_whole += whole
+        self._new_steps += steps
+        if self._new_whole < PIECE_SECONDS:
+            return False
+        self._close(step)
+        return True
+
+    def add_all(self, numbers: list[int], reached: int, parts: list[float], wholes: list[float]) -> int:
+        """Take laps that end at these steps, the first begins at ``reached``; return how many until the window moves.
+
+        No part may be more than its whole; see :meth:`add` for their range.  More than there are: it does not.
+        """
+        part, whole = self._new_part, self._new_whole
+        for place, (one, all_of_it) in enumerate(zip(parts, wholes, strict=True)):
+            part += one
+            whole += all_of_it
+            if whole >= PIECE_SECONDS:
+                self._new_part, self._new_whole = part, whole
+                self._new_steps += numbers[place] - reached
+                self._close(numbers[place])
+                return place + 1
+        self._new_part, self._new_whole = part, whole
+        self._new_steps += numbers[-1] - reached
+        return len(numbers) + 1
+
+    def _close(self, step: int) -> None:
+        piece = _Piece(step, self._new_steps, self._new_part, self._new_whole)
+        self._new_part = self._new_whole = 0.0
+        self._new_steps = 0
         self._pieces.append(piece)
         self._part += piece.part
         self._whole += piece.whole
@@ -57,21 +91,24 @@ class Share:
             self._before = dict(seconds)
             return phase in seconds
         whole = sum(value for name, value in grown.items() if name not in NO_TRAINING)
-        self.add(step, 0, grown.get(phase, 0.0), whole)
+        if not self.add(step, 0, grown.get(phase, 0.0), whole) and self._new_whole > 0.0:
+            self._close(step)
         return phase in seconds
 
     def clear(self) -> None:
         """Forget the window: another attempt begins."""
         self._pieces.clear()
-        self._part = self._whole = 0.0
+        self._part = self._whole = self._new_part = self._new_whole = 0.0
+        self._new_steps = 0
         self._before = {}
 
     @property
     def ratio(self) -> float | None:
         """The share, from 0 to 1; None as long as too little was seen."""
-        if self._whole < LEAST_SECONDS:
+        part, whole = self._part + self._new_part, self._whole + self._new_whole
+        if whole < LEAST_SECONDS:
             return None
-        return max(0.0, min(1.0, self._part / self._whole))
+        return max(0.0, min(1.0, part / whole))
 
     @property
     def since(self) -> int:

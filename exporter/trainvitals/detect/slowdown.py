@@ -16,15 +16,16 @@ taken for a plan, and said so.  Machines that others share, and loaders that do 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trainvitals.detect.base import Category, Severity, Verdict
-from trainvitals.detect.pace import Lap, Pace
+from trainvitals.detect.base import Category, Severity, Verdict, one_by_one
+from trainvitals.detect.pace import Pace
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import UPPER_SHARE, UPPER_SIGMAS, middle
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 #: Laps of a point that tell how even they are.
 _ENOUGH = 10
@@ -108,7 +109,9 @@ class Slowdown:
 
     def _begin(self) -> None:
         self._segment = self._pace.segment
-        self._laps: list[Lap] = []
+        #: Of the point that begins: what its laps took, their amounts, their steps.
+        self._seconds: list[float] = []
+        self._amounts: list[float] = []
         self._steps = 0
         self._to_skip = self._settings.skipped
         self._recent: deque[_Point] = deque(maxlen=self._settings.recent)
@@ -134,15 +137,42 @@ class Slowdown:
             self._begin()
         if lap is None:
             return
-        self._laps.append(lap)
+        self._seconds.append(lap.seconds)
+        self._amounts.append(lap.amount)
         self._steps += lap.steps
         if self._steps >= self._settings.point_steps:
-            laps, steps = self._laps, self._steps
-            self._laps, self._steps = [], 0
-            if self._to_skip:
-                self._to_skip -= 1
-            else:
-                self._take(_point(laps, steps))
+            self._close(lap.step)
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, from one point to the next."""
+        laps = self._pace.laps(steps)
+        if laps is None:
+            return one_by_one(self, steps)
+        numbers, reached, end, was_held = steps.numbers, self._pace.reached, 0, self.held
+        while end < len(numbers):
+            begin = end
+            last = bisect_left(numbers, reached + self._settings.point_steps - self._steps, begin)
+            end = min(last + 1, len(numbers))
+            self._seconds += laps.seconds[begin:end]
+            self._amounts += laps.amounts[begin:end]
+            self._steps += numbers[end - 1] - reached
+            reached = numbers[end - 1]
+            if end > last:
+                self._close(reached)
+                if self.held and not was_held:
+                    break
+                was_held = self.held
+        self._pace.advance(steps, laps, end)
+        return end
+
+    def _close(self, step: int) -> None:
+        """End a point at a step."""
+        point = _point(step, self._steps, self._seconds, self._amounts)
+        self._seconds, self._amounts, self._steps = [], [], 0
+        if self._to_skip:
+            self._to_skip -= 1
+        else:
+            self._take(point)
 
     def _take(self, point: _Point) -> None:
         if len(self._recent) == self._settings.recent and self._shown is None and not self._slow_points:
@@ -269,16 +299,16 @@ class Slowdown:
         return "warning" if factor >= self._settings.slower else "info"
 
 
-def _point(laps: list[Lap], steps: int) -> _Point:
+def _point(step: int, steps: int, seconds: list[float], amounts: list[float]) -> _Point:
     """Return the middle of laps; of two, the faster: a pause is no slow step.
 
     The spread is half of the range between the quartiles, which is as large as the MAD and costs nothing.
     """
-    ordered = sorted([lap.seconds for lap in laps])
-    count = len(laps)
+    ordered = sorted(seconds)
+    count = len(ordered)
     half = (count - 1) // 2
-    seconds, spread = ordered[half], -1.0
+    center, spread = ordered[half], -1.0
     if count >= _ENOUGH:
-        spread = (ordered[3 * count // 4] - ordered[count // 4]) / (2.0 * seconds)
-    amount = sorted([lap.amount for lap in laps])[half] if laps[0].amount else 0.0
-    return _Point(laps[-1].step, steps, seconds, amount, spread)
+        spread = (ordered[3 * count // 4] - ordered[count // 4]) / (2.0 * center)
+    amount = sorted(amounts)[half] if amounts[0] else 0.0
+    return _Point(step, steps, center, amount, spread)
