@@ -119,3 +119,59 @@ def test_quotes():
 def test_what_is_a_table(head, path, sure):
     """A header with a step or a loss, and a row below it; a header alone where the name says that more comes."""
     assert Table().sniff(head, path) == sure
+
+
+def test_commas_for_points():
+    """Where the cells are not parted by commas: a German Excel writes them so, with points between thousands."""
+    lines = ("step;loss;lr", "100;0,5320;0,001", "1100;1.024,5;0,002", "1200;0.25;5e-4")
+
+    assert [(row.step, row.values) for row in parse(*lines)] == [
+        (100, {"loss": 0.532, "learning_rate": 0.001}),
+        (1100, {"loss": 1024.5, "learning_rate": 0.002}),
+        (1200, {"loss": 0.25, "learning_rate": 5e-4}),
+    ]
+    parser = Table().parser()
+    items = [*parser.feed(lines[0]), *parser.feed(lines[1])]
+    assert [(row.step, row.values) for rows in parser.batch(["200;0,5;0,25", "300;0,125;0,75"]) for row in rows] == [
+        (200, {"loss": 0.5, "learning_rate": 0.25}),
+        (300, {"loss": 0.125, "learning_rate": 0.75}),
+    ]
+    assert len(items) == 1
+    assert [row.values for row in parse("step\tloss\tval_loss", "7\t0,75\t0,875")] == [{"loss": 0.75}, {"loss": 0.875}]
+
+
+def test_a_comma_that_parts_cells_is_none_of_a_number():
+    """A row with too many cells is no row."""
+    assert parse("step,loss", "100,0,5320") == []
+
+
+def test_comments_before_the_header():
+    """They are passed over, wherever they stand."""
+    rows = parse("# made by train.py, 3 nodes", "# seed: 7", "step,loss", "5,2.5", "# a pause", "6,2.25")
+
+    assert [(row.step, row.values) for row in rows] == [(5, {"loss": 2.5}), (6, {"loss": 2.25})]
+
+
+def test_a_header_in_a_comment():
+    """As numpy.savetxt writes it; the same one again begins another run."""
+    rows = parse("# written 2026", "# step loss", "# step,loss", "5,2.5", "6,2.25", "# step,loss", "1,2.0")
+
+    assert [(5, 2.5), (6, 2.25), None, (1, 2.0)] == [
+        (row.step, row.values["loss"]) if isinstance(row, Row) else None for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "sure"),
+    [
+        (b"step;loss;lr\n100;0,5320;0,001\n200;0,5;0,001\n", SURE),
+        (b"# a\n# b\nstep,loss\n1,2.5\n2,2.25\n", SURE),
+        (b"# step,loss\n1,2.5\n2,2.25\n", SURE),
+        (b"# a, loss\n# step, loss and more\nprint(1)\n", NO),
+        (b"# step,loss\n", NO),
+        (b"#\n" * 200 + b"step,loss\n1,2.5\n", NO),
+    ],
+)
+def test_what_is_a_table_with_comments_or_commas(head, sure):
+    """Comments alone are none."""
+    assert Table().sniff(head, "x") == sure

@@ -7,6 +7,9 @@ validation), what W&B exports of a chart ("happy-run-1 - train/loss", with __MIN
 loss is the sum of its parts, which have their weights already).
 
 A table without a column for the step counts its rows from 0, if it has a loss.
+
+Lines before the header that begin with # are passed over; the last of them may be the header (numpy.savetxt writes its
+names so).  Where cells are not parted by commas, a comma in a number stands for its point.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from trainvitals.follow.text import timestamp
 _STEPS = tuple(name for name in STEPS if name != "global_step/max_steps")
 _RATES = ("x/lr0", "lr/pg0", "lr-0")
 _MAX_COLUMNS = 512
+_MAX_COMMENTS = 64
 
 
 class _Header(NamedTuple):
@@ -49,7 +53,7 @@ def _read_header(line: str) -> _Header | None:
         if delimiter not in line:
             continue
         cells = tuple(cell.strip() for cell in _split(line, delimiter))
-        if not 2 <= len(cells) <= _MAX_COLUMNS or any(_is_number(cell) for cell in cells):
+        if not 2 <= len(cells) <= _MAX_COLUMNS or any(_number(cell, delimiter) is not None for cell in cells):
             continue
         header = _describe(delimiter, cells)
         has_loss = any(name == "loss" for _, name in header.training)
@@ -91,23 +95,37 @@ def _split(line: str, delimiter: str) -> Sequence[str]:
     return next(csv.reader([line], delimiter=delimiter), []) if '"' in line else line.split(delimiter)
 
 
-def _is_number(cell: str) -> bool:
+def _number(cell: str, delimiter: str) -> float | None:
+    """Return the number in a cell: "0.532", and where no comma parts the cells, also "0,532" and "1.024,5"."""
     try:
-        float(cell)
+        return float(cell)
     except ValueError:
-        return False
-    return True
+        pass
+    whole, comma, rest = cell.partition(",")
+    if not comma or delimiter == ",":
+        return None
+    try:
+        return float(f"{whole.replace('.', '')}.{rest}")
+    except ValueError:
+        return None
+
+
+def _uncommented(line: str) -> str | None:
+    """Return what a comment says, or None for a line that is none."""
+    return line.lstrip("# \t") if line.lstrip(" \t\ufeff").startswith("#") else None
 
 
 def _is_of_training(header: _Header, rows: Sequence[Sequence[str]]) -> bool:
     columns = [*header.training, *(column for _, found in header.results for column in found)]
     known = [index for index, _ in columns if evidence.is_known(header.cells[index])]
-    if known and (not rows or any(_is_number(row[index]) for row in rows for index in known)):
+    mark = header.delimiter
+    if known and (not rows or any(_number(row[index], mark) is not None for row in rows for index in known)):
         return True
     if header.step is None:
         return False
-    steps = [float(row[header.step]) for row in rows if _is_number(row[header.step])]
-    beside = [row[index] for row in rows for index, _ in columns if row[index].strip() and not _is_number(row[index])]
+    steps = [step for row in rows if (step := _number(row[header.step], mark)) is not None]
+    cells = [row[index] for row in rows for index, _ in columns]
+    beside = [cell for cell in cells if cell.strip() and _number(cell, mark) is None]
     return evidence.counts_steps(header.cells[header.step], steps, beside)
 
 
@@ -119,6 +137,9 @@ class _Parser:
         self._fast: Callable[[Any], Any] | None = None
         self._names: tuple[str, ...] = ()
         self._delimiter, self._width, self._step = "", 0, 0
+        #: A header in a comment, until the line behind it shows whether it is one.
+        self._offered: _Header | None = None
+        self._has_commas = False
 
     def feed(self, line: str) -> Iterable[Item]:
         if self._fast is not None:
@@ -131,14 +152,16 @@ class _Parser:
                     pass  # A blank, as a rule.
         header = self._header
         if header is None:
-            return self._begin(_read_header(line))
+            return self._look_for_header(line)
         cells = _split(line, header.delimiter)
         if len(cells) != len(header.cells):
             return self._again(line)
         try:
-            step = self._rows if header.step is None else int(float(cells[header.step]))
+            number = float(self._rows) if header.step is None else _number(cells[header.step], header.delimiter)
+            step = int(math.nan if number is None else number)
         except (ValueError, OverflowError):
             return self._again(line)
+        self._has_commas = self._has_commas or (header.delimiter != "," and "," in line)
         rows = self._rows_of(header, step, cells)
         self._rows += bool(rows)
         return rows
@@ -147,6 +170,8 @@ class _Parser:
         """Return the rows of lines of a table of nothing but a step and numbers; ValueError for a blank."""
         if self._fast is None:
             return None
+        if self._has_commas:
+            lines = [line.replace(",", ".") for line in lines]
         cells = [line.split(self._delimiter) for line in lines]
         if set(map(len, cells)) != {self._width}:
             return None
@@ -154,10 +179,23 @@ class _Parser:
         values = [list(map(float, column)) for column in self._fast(columns)]
         return (Rows(list(map(int, columns[self._step])), dict(zip(self._names, values, strict=False))),)
 
+    def _look_for_header(self, line: str) -> Iterable[Item]:
+        said = _uncommented(line)
+        if said is not None:
+            self._offered = _read_header(said)
+            return ()
+        header, offered = _read_header(line), self._offered
+        if header is not None or offered is None or len(_split(line, offered.delimiter)) != len(offered.cells):
+            return self._begin(header)
+        return (*self._begin(offered), *self.feed(line))
+
     def _again(self, line: str) -> Iterable[Item]:
         """Take a line that is no row: a header again, of runs that were written one behind the other."""
-        header = _read_header(line)
-        return () if header is None else (Facts(started=0.0), *self._begin(header))
+        said = _uncommented(line)
+        header = _read_header(line if said is None else said)
+        if header is None or (said is not None and header != self._header):
+            return ()
+        return (Facts(started=0.0), *self._begin(header))
 
     def _begin(self, header: _Header | None) -> Iterable[Item]:
         self._header, self._rows = header, 0
@@ -174,41 +212,52 @@ class _Parser:
         return ()
 
     def _rows_of(self, header: _Header, step: int, cells: Sequence[str]) -> tuple[Row, ...]:
-        training = _numbers(cells, header.training)
+        training = _numbers(cells, header.training, header.delimiter)
         if header.parts and all(part in training for part in header.parts):
             training["loss"] = math.fsum(training[part] for part in header.parts)
         moment = None
         if header.time is not None:
-            moment, elapsed = _time(cells[header.time])
+            moment, elapsed = _time(cells[header.time], header.delimiter)
             if elapsed is not None:
                 training["elapsed_seconds"] = elapsed
         rows = []
         if training.keys() - {"epoch", "elapsed_seconds"}:
             rows.append(Row(step, training, moment))
         for split, columns in header.results:
-            if values := _numbers(cells, columns):
+            if values := _numbers(cells, columns, header.delimiter):
                 rows.append(Row(step, values, moment, split=split))
         return tuple(rows)
 
 
-def _numbers(cells: Sequence[str], columns: Iterable[tuple[int, str]]) -> dict[str, float]:
+def _numbers(cells: Sequence[str], columns: Iterable[tuple[int, str]], delimiter: str) -> dict[str, float]:
     values = {}
     for index, name in columns:
         if cell := cells[index]:
             try:
                 values[name] = float(cell)
             except ValueError:
-                continue
+                if "," in cell and (number := _number(cell, delimiter)) is not None:
+                    values[name] = number
     return values
 
 
-def _time(cell: str) -> tuple[float | None, float | None]:
+def _time(cell: str, delimiter: str) -> tuple[float | None, float | None]:
     """Return wall time, or seconds since the start."""
-    try:
-        number = float(cell)
-    except ValueError:
-        return timestamp(cell), None
-    return place_in_time(number)
+    number = _number(cell, delimiter)
+    return (timestamp(cell), None) if number is None else place_in_time(number)
+
+
+def _begin_of(head: bytes) -> tuple[_Header | None, list[str]]:
+    """Return the header of a table, if this begins with one, and the lines behind it."""
+    text = head.lstrip(b"\xef\xbb\xbf\r\n").split(b"\n", _MAX_COMMENTS + 21)
+    lines = [line.decode("utf-8", "replace") for line in text]
+    said = [_uncommented(line) for line in lines]
+    comments = said.index(None) if None in said else len(lines)
+    header = _read_header(lines[comments]) if comments < len(lines) else None
+    if header is not None:
+        return header, lines[comments + 1 : comments + 22]
+    last = said[comments - 1] if comments else None
+    return (None if last is None else _read_header(last)), lines[comments : comments + 21]
 
 
 class Table(LineFormat):
@@ -221,16 +270,15 @@ class Table(LineFormat):
 
     def sniff(self, head: bytes, path: str) -> int:
         """Return how sure it is; see :class:`Format`."""
-        lines = head.lstrip(b"\xef\xbb\xbf\r\n").split(b"\n", 21)
-        header = _read_header(lines[0].decode("utf-8", "replace"))
+        header, lines = _begin_of(head)
         if header is None:
             return NO
-        whole = lines[1:-1] if len(lines) > 2 else lines[1:]
-        rows = [_split(line.decode("utf-8", "replace").rstrip("\r"), header.delimiter) for line in whole]
+        whole = lines[:-1] if len(lines) > 1 else lines
+        rows = [_split(line.rstrip("\r"), header.delimiter) for line in whole]
         rows = [row for row in rows if len(row) == len(header.cells)]
         if not _is_of_training(header, rows):
             return NO
-        if any(_is_number(cell) for row in rows[:1] for cell in row):
+        if any(_number(cell, header.delimiter) is not None for row in rows[:1] for cell in row):
             return SURE
         return LIKELY if os.path.splitext(path)[1].lower() in {".csv", ".tsv"} else NO
 
