@@ -223,7 +223,7 @@ class Record:
                 self._take_held(detector, block)
             else:
                 self._panel.observe_all(detector, block)
-        self._step = block[-1].step
+        self._step = block.numbers[-1] if isinstance(block, Steps) else block[-1].step
 
     def _take_held(self, detector: Any, block: Sequence[Step]) -> None:
         """Hand on a block to a detector that says when its signal is on, and ask it as often as it has to be then."""

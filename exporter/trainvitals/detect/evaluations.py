@@ -73,7 +73,7 @@ class Evaluations:
     """Takes steps and events, and keeps the points of each split in the order of their steps."""
 
     def __init__(self) -> None:
-        #: The newest steps, alone or in blocks of which the ends are enough.
+        #: The newest steps, alone or in blocks.
         self._steps: deque[Step | Steps] = deque(maxlen=_LOSSES)
         #: Takes the next step, at the cost of a call that is no Python: there may be millions.  Detectors hand it out
         #: as their own.
@@ -84,13 +84,15 @@ class Evaluations:
 
     def observe_all(self, steps: Steps) -> None:
         """Take the next steps."""
-        self._steps.append(steps if len(steps) <= _LOSSES else steps[-_LOSSES:])
+        if len(steps) >= _LOSSES:
+            self._steps.clear()
+        self._steps.append(steps)
 
     def _recent(self) -> list[Step]:
         """Return the newest steps since the evaluation before."""
         found: list[Step] = []
         for item in reversed(self._steps):
-            found[:0] = [item] if isinstance(item, Step) else item
+            found[:0] = [item] if isinstance(item, Step) else item[-_LOSSES:]
             if len(found) >= _LOSSES:
                 break
         return found[-_LOSSES:]

@@ -50,23 +50,26 @@ class Share:
         self._close(step)
         return True
 
-    def add_all(self, numbers: list[int], reached: int, parts: list[float], wholes: list[float]) -> int:
-        """Take laps that end at these steps, the first begins at ``reached``; return how many until the window moves.
+    def add_all(
+        self, numbers: list[int], reached: int, parts: list[float], wholes: list[float], begin: int
+    ) -> tuple[int, bool]:
+        """Take laps from a place on, until the window moves on; return the place behind them, and whether it does.
 
-        No part may be more than its whole; see :meth:`add` for their range.  More than there are: it does not.
+        They end at these steps, and the first of them begins at ``reached``.  No part may be more than its whole; for
+        their range see :meth:`add`.
         """
-        part, whole = self._new_part, self._new_whole
-        for place, (one, all_of_it) in enumerate(zip(parts, wholes, strict=True)):
-            part += one
-            whole += all_of_it
+        part, whole, place = self._new_part, self._new_whole, begin
+        for place in range(begin, len(wholes)):
+            part += parts[place]
+            whole += wholes[place]
             if whole >= PIECE_SECONDS:
-                self._new_part, self._new_whole = part, whole
-                self._new_steps += numbers[place] - reached
-                self._close(numbers[place])
-                return place + 1
+                break
         self._new_part, self._new_whole = part, whole
-        self._new_steps += numbers[-1] - reached
-        return len(numbers) + 1
+        self._new_steps += numbers[place] - reached
+        if whole < PIECE_SECONDS:
+            return place + 1, False
+        self._close(numbers[place])
+        return place + 1, True
 
     def _close(self, step: int) -> None:
         piece = _Piece(step, self._new_steps, self._new_part, self._new_whole)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ from trainvitals.telemetry import Step, Steps
 
 #: Laps of a point that tell how even they are.
 _ENOUGH = 10
+#: New points of the baseline after which it is looked at anew.
+_STALE = 8
 
 
 @dataclass(frozen=True)
@@ -181,19 +184,25 @@ class Slowdown:
         self._recent.append(point)
         if len(self._baseline) < self._settings.least:
             return
-        if self._level is None or self._age >= 4:
+        if self._level is None or self._age >= _STALE:
             self._level, self._age = self._look(), 0
         self._judge(point, self._level)
 
-    def _cost(self, point: _Point, amount: float) -> float:
-        """Return the seconds of a step; of one with the amount of before, where this one has another."""
-        if amount > 0.0 and point.amount > 0.0 and abs(point.amount / amount - 1.0) > self._settings.same_amount:
-            return point.seconds * amount / point.amount
-        return point.seconds
+    def _costs(self, points: Sequence[_Point], amount: float) -> list[float]:
+        """Return the seconds of a step in each point; those of the amount of before, where it has another."""
+        if amount <= 0.0:
+            return [point.seconds for point in points]
+        low, high = amount * (1.0 - self._settings.same_amount), amount * (1.0 + self._settings.same_amount)
+        return [
+            point.seconds
+            if low <= point.amount <= high or point.amount <= 0.0
+            else point.seconds * amount / point.amount
+            for point in points
+        ]
 
     def _look(self) -> _Level:
         amount = middle(sorted([point.amount for point in self._baseline]))
-        costs = sorted([self._cost(point, amount) for point in self._baseline])
+        costs = sorted(self._costs(self._baseline, amount))
         center = middle(costs)
         tail = (costs[int(len(costs) * UPPER_SHARE)] - center) / UPPER_SIGMAS
         limit = max(self._settings.slow * center, center + self._settings.tail_sigmas * tail)
@@ -201,7 +210,7 @@ class Slowdown:
 
     def _judge(self, point: _Point, level: _Level) -> None:
         settings = self._settings
-        costs = [self._cost(known, level.amount) for known in self._recent]
+        costs = self._costs(self._recent, level.amount)
         now = middle(sorted(costs))
         self._factor = now / level.center
         if costs[-1] > level.limit:
