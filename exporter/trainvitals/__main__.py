@@ -30,6 +30,12 @@ def _command() -> None:
         except ModuleNotFoundError as error:
             sys.exit(f"trainvitals: {error.name} is missing; this command needs: pip install 'trainvitals[node]'")
         sys.exit(check_up(sys.argv[2:]))
+    if sys.argv[1:2] == ["backtest"]:
+        try:
+            from trainvitals.diagnose.backtest.command import main as backtest  # noqa: PLC0415  As above.
+        except ModuleNotFoundError as error:
+            sys.exit(f"trainvitals: {error.name} is missing; this command needs: pip install 'trainvitals[node]'")
+        sys.exit(backtest(sys.argv[2:]))
     try:
         from trainvitals.cli import main as run  # noqa: PLC0415  A bare installation has none of its libraries.
     except ModuleNotFoundError as error:

@@ -175,6 +175,18 @@ def diagnose(context: typer.Context) -> None:
     raise typer.Exit(check_up(context.args))
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def backtest(context: typer.Context) -> None:
+    """Say what rules for the detectors would have said on runs of the past, and when."""
+    # As with run.
+    from trainvitals.diagnose.backtest.command import main as test_rules
+
+    raise typer.Exit(test_rules(context.args))
+
+
 @app.command()
 def up(
     demo: Annotated[bool, typer.Option("--demo", help="Also train a small model, and break it after a while.")] = False,

@@ -73,6 +73,10 @@ class Case:
                 self.causes[str(event.fields.get("cause", ""))] += 1
                 if len(self.errors) < _ERRORS:
                     self.errors.append(event)
+        self._feed(steps, run)
+
+    def _feed(self, steps: Sequence[Step], run: FollowedRun) -> None:
+        """Hand on what a poll found to the detectors."""
         self._record.feed(in_order(steps, run.events, run.places))
 
     def outcomes(self) -> list[Outcome]:

@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Log nothing, since what is wrong with a log is in the report; and look for no cycles.
 
     Millions of small objects without a cycle among them: looking for one takes a tenth of the time.
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.format and (why := why_unknown(options.format)):
         print(f"trainvitals diagnose: --format: {why}", file=sys.stderr)
         return NOTHING
-    with _quiet():
+    with quiet():
         report = _report(options.paths, options.format)
     if not report.runs:
         print(f"trainvitals diagnose: {_why(report, options.paths)}", file=sys.stderr)

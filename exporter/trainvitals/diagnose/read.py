@@ -59,8 +59,8 @@ class _Errors:
 class Reading:
     """What was read: ``cases`` by the name of the run, and ``problems``, what is wrong with a log, by its path."""
 
-    def __init__(self, build: Callable[[], list[Detector]]) -> None:
-        self._build = build
+    def __init__(self, make: Callable[[str], Case]) -> None:
+        self._make = make
         self.cases: dict[str, Case] = {}
         self.problems: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ class Reading:
         for run in runs:
             case = self.cases.get(run.name)
             if case is None:
-                case = self.cases[run.name] = Case(run.name, self._build)
+                case = self.cases[run.name] = self._make(run.name)
             case.take(run)
             news += len(run.steps) + len(run.events)
         return news
@@ -87,8 +87,12 @@ def read(
     format_name: str = "",
     progress: Progress | None = None,
     formats: Sequence[Format] = FORMATS,
+    make: Callable[[str], Case] | None = None,
 ) -> Reading:
-    """Read all that logs, folders and patterns hold now, and judge it.  ``build`` makes the detectors of a run."""
+    """Read all that logs, folders and patterns hold now, and judge it.
+
+    ``build`` makes the detectors of a run; ``make`` the case of a run by its name, where it is to be another one.
+    """
     clock = _Clock()
     follower = Follower(
         [Source(path, format=format_name) for path in paths],
@@ -97,7 +101,7 @@ def read(
         rate=_AT_ONCE if len(paths) > 1 or any(map(os.path.isdir, paths)) else math.inf,
         clock=clock,
     )
-    reading = Reading(build)
+    reading = Reading(make or (lambda name: Case(name, build)))
     idle, left = 0, -1
     try:
         while idle < _PATIENCE:

@@ -20,28 +20,28 @@ _WORDS = {State.cannot_say: "cannot say"}
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
 #: Where there is no terminal.
-_WIDEST = 140
+WIDEST = 140
 #: Runs of which each row is shown; of more, only the findings are.
 _IN_FULL = 12
 
 
 def show(report: Report, file: IO[str]) -> None:
     """Print the report; colours only on a terminal."""
-    console = Console(file=file, highlight=False, markup=False, emoji=False, width=None if file.isatty() else _WIDEST)
+    console = Console(file=file, highlight=False, markup=False, emoji=False, width=None if file.isatty() else WIDEST)
     in_full = len(report.runs) <= _IN_FULL
     for run in report.runs:
         _show_run(console, run, in_full=in_full)
     if report.comparison is not None:
         _compare(console, report.comparison)
     for path, why in sorted(report.problems.items()):
-        console.print(Text(_clean(f"{path}: {why}"), style="yellow"))
+        console.print(Text(clean(f"{path}: {why}"), style="yellow"))
     if len(report.runs) > 1:
         console.print(Text(_total(report), style="bold"))
 
 
 def _show_run(console: Console, run: RunReport, *, in_full: bool) -> None:
     case = run.case
-    console.print(Text.assemble((_clean(case.name), "bold"), "  ", (_word(run.state), _STYLES[run.state])))
+    console.print(Text.assemble((clean(case.name), "bold"), "  ", (_word(run.state), _STYLES[run.state])))
     console.print(Text("  " + _read_what(run), style="dim"))
     rows = [row for row in run.signals if in_full or row.is_finding]
     if in_full:
@@ -76,19 +76,19 @@ def _read_what(run: RunReport) -> str:
         f"{case.bad:,} lines made no sense" if case.bad else "",
         f"{len(case.complaints)} internal errors: {case.complaints[0]}" if case.complaints else "",
     ]
-    return _clean("; ".join(part for part in parts if part))
+    return clean("; ".join(part for part in parts if part))
 
 
 def _told(row: Signal) -> Text:
-    text = Text(_clean(row.evidence or row.title))
+    text = Text(clean(row.evidence or row.title))
     if row.is_finding and row.severity != "warning":
         text.append(f" ({row.severity})")
     if row.signal == LOG_ERROR and row.location:
-        text.append(f"; {_clean(row.location)}")
+        text.append(f"; {clean(row.location)}")
     if row.gated:
-        text.append(f"\nleft out: {_clean(row.gated)}", style="dim")
+        text.append(f"\nleft out: {clean(row.gated)}", style="dim")
     if row.action and row.is_finding:
-        text.append(f"\n{_clean(row.action)}", style="bold")
+        text.append(f"\n{clean(row.action)}", style="bold")
     return text
 
 
@@ -124,12 +124,12 @@ def _compare(console: Console, found: Comparison) -> None:
         numbers = (row.loss, row.error, row.validation)
         loss, error, validation = ("" if number is None else f"{number:.4g}" for number in numbers)
         at = "" if row.validation_step is None else f"{row.validation_step:,}"
-        table.add_row(Text(_clean(row.run)), f"{row.step:,}", loss, error, validation, at)
+        table.add_row(Text(clean(row.run)), f"{row.step:,}", loss, error, validation, at)
     console.print(table)
     console.print(Text("error: of the loss, by the noise within the run; that between runs with other seeds is larger"))
     if found.differences and len(found.rows) <= _IN_FULL:
         for name, values in found.differences:
-            console.print(Text(f"differs: {name}: " + ", ".join(_clean(value) or "not known" for value in values)))
+            console.print(Text(f"differs: {name}: " + ", ".join(clean(value) or "not known" for value in values)))
     console.print()
 
 
@@ -142,6 +142,6 @@ def _word(state: State) -> str:
     return _WORDS.get(state, state.value)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Return text of a log without what moves a cursor or changes a colour."""
     return "".join(char if char.isprintable() else " " for char in text)
