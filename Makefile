@@ -82,6 +82,11 @@ bench-devices: ## Compare with nvitop-exporter on a driver that does not exist (
 bench-follow: $(VENV)/.dev ## Measure how fast logs are read (two minutes; writes 1 GiB below the temporary folder)
 	$(BIN)/python benchmarks/follow.py
 
+.PHONY: bench-judge
+bench-judge: ## Measure how fast runs are judged, beside losslint, runmedic and trainspotter (five minutes)
+	@deploy/setup/environment $(PYTHON) .venv-bench node losslint runmedic trainspotter
+	.venv-bench/bin/python benchmarks/judge.py
+
 .PHONY: clean
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .venv-bench build dist *.egg-info exporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
