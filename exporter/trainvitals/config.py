@@ -195,13 +195,13 @@ class SourcesSettings(Section):
     rate: Bytes = 1 << 24
     #: How long a log that ended or went silent is shown.
     keep: Annotated[Seconds, Field(gt=0)] = 86400.0
-    #: Where it is remembered how far each log was read.  Empty: the service manager's STATE_DIRECTORY, else
-    #: $XDG_STATE_HOME/trainvitals, else ~/.local/state/trainvitals.
+    #: Where it is remembered how far each log was read, and what the detectors know.  Empty: the service manager's
+    #: STATE_DIRECTORY, else $XDG_STATE_HOME/trainvitals, else ~/.local/state/trainvitals.
     state_folder: str = ""
 
 
 def state_folder(sources: SourcesSettings, environ: Mapping[str, str]) -> str:
-    """Return the folder where it is remembered how far each log was read."""
+    """Return the folder of what the exporter remembers over a restart."""
     # A service manager may name several, parted by colons.
     managed = environ.get("STATE_DIRECTORY", "").split(":")[0]
     home = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")

@@ -22,6 +22,7 @@ from trainvitals.collect.base import Collector
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog, FaultsCollector
 from trainvitals.collect.host import HostCollector
+from trainvitals.collect.keeper import Keeper
 from trainvitals.collect.kernel import KernelCollector
 from trainvitals.collect.logs import LogsCollector
 from trainvitals.collect.network import NetworkCollector
@@ -56,9 +57,10 @@ class Exporter:
         self._interval = settings.collect.interval
         self._clock = clock
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
-        self.runs = Runs(_rules(settings).build)
-        positions = os.path.join(state_folder(settings.sources, os.environ), "logs.json") if remembers_logs else ""
-        self.logs = LogsCollector.from_settings(settings.sources, positions, clock)
+        folder = state_folder(settings.sources, os.environ) if remembers_logs else ""
+        self.logs = LogsCollector.from_settings(settings.sources, folder and os.path.join(folder, "logs.json"), clock)
+        keeper = Keeper(folder and os.path.join(folder, "judgement.state"), logs=self.logs, clock=clock)
+        self.runs = Runs(_rules(settings).build, keeper)
         ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
@@ -124,6 +126,7 @@ class Exporter:
     def _close(self) -> None:
         self._server.stop()
         self._runner.stop()
+        self.runs.keep(now=True)
         self._spool.close()
 
 

@@ -345,3 +345,73 @@ def test_a_run_with_a_folder_for_each_split(tmp_path):
         (tmp_path / "fit" / split / "events.out.tfevents.1772000000.node.1.v2").write_bytes(data)
 
     assert follow(tmp_path) == {"fit": ([(3, 2.5)], [("validation", {"loss": 2.75})], [])}
+
+
+def curve(first, last, at, top=9.0, pause=10.0):
+    """Return scalars of steps that begin at a time (seconds after START) and come every ``pause`` seconds."""
+    return [scalar(n, "train/loss", top - n / 64, time=START + at + pause * (n - first)) for n in range(first, last)]
+
+
+def test_a_run_that_goes_on_in_another_file_is_one_attempt(tmp_path):
+    """Only steps that go back make another one."""
+    folder = tmp_path / "run7"
+    folder.mkdir()
+    first, second = curve(0, 40, 0.0), curve(40, 70, 9000.0)
+    (folder / "events.out.tfevents.1772000000.node.11.0").write_bytes(version() + b"".join(first))
+    (folder / "events.out.tfevents.1772009000.node.22.0").write_bytes(version() + b"".join(second))
+
+    assert follow(tmp_path) == {"run7": ([(n, 9.0 - n / 64) for n in range(70)], [], [])}
+
+
+@pytest.mark.parametrize("rate", [math.inf, 1000.0])
+def test_ranks_that_write_into_one_folder(tmp_path, rate):
+    """One is heard, and no attempt is made of the others; the run that is resumed by all of them has two."""
+    folder = tmp_path / "run7"
+    folder.mkdir()
+    for rank in range(3):
+        ours, resumed = curve(0, 100, rank / 8, 9.0 + rank), curve(64, 120, 5000.0 + rank / 8, 9.0 + rank)
+        (folder / f"events.out.tfevents.177200000{rank}.n{rank}.11.0").write_bytes(version() + b"".join(ours))
+        (folder / f"events.out.tfevents.177200500{rank}.n{rank}.22.0").write_bytes(version() + b"".join(resumed))
+
+    steps = [(n, 9.0 - n / 64) for n in (*range(100), *range(64, 120))]
+    assert follow(tmp_path, rate=rate) == {"run7": (steps, [], [99])}
+
+
+def test_ranks_that_write_into_one_folder_at_the_same_time(tmp_path):
+    """Also while they write, and after a restart of the exporter in the middle."""
+    folder, positions = tmp_path / "logs" / "run7", str(tmp_path / "positions.json")
+    folder.mkdir(parents=True)
+    records = [curve(0, 90, rank / 8, 9.0 + rank) for rank in range(2)]
+    paths = [folder / f"events.out.tfevents.177200000{rank}.n{rank}.11.0" for rank in range(2)]
+    for path in paths:
+        path.write_bytes(version())
+    clock = iter(range(2_000_000_000, 2_100_000_000, 11))
+    steps, restarts = [], 0
+    for begin in range(0, 90, 5):
+        if begin % 30 == 0:
+            follower = Follower(
+                [Source(str(tmp_path / "logs"))], rate=math.inf, positions=positions, clock=lambda: float(next(clock))
+            )
+        for path, own in zip(paths, records, strict=True):
+            with path.open("ab") as file:
+                file.write(b"".join(own[begin : begin + 5]))
+        (run,) = follower.poll()
+        steps += [(step.step, step.values["loss"]) for step in run.steps]
+        restarts += sum(event.kind == "restart" for event in run.events)
+        follower.save()
+        if begin % 30 == 25:
+            follower.close()
+
+    assert [(n, 9.0 - n / 64) for n in range(90)] == steps
+    assert 0 == restarts == run.attempt
+
+
+def test_values_that_are_written_beside_the_loss(tmp_path):
+    """A second writer of the process, without a loss, is no attempt either."""
+    folder = tmp_path / "run7"
+    folder.mkdir()
+    beside = [scalar(n, "gpu/power", 300.0, time=START + 10.0 * n + 1.0) for n in range(40)]
+    (folder / "events.out.tfevents.1772000000.node.11.0").write_bytes(version() + b"".join(curve(0, 40, 0.0)))
+    (folder / "events.out.tfevents.1772000001.node.11.1").write_bytes(version() + b"".join(beside))
+
+    assert follow(tmp_path) == {"run7": ([(n, 9.0 - n / 64) for n in range(40)], [], [])}

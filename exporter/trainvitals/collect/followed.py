@@ -7,12 +7,14 @@ decided here.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
 from trainvitals.collect.log_errors import COUNT, KIND, SURVIVED, TROUBLE
+from trainvitals.collect.source import Mark
 from trainvitals.follow.run import FollowedRun
 from trainvitals.metrics import LOGGED_STATES
 from trainvitals.telemetry import Event, Step, StepList, parts_of
@@ -77,6 +79,9 @@ class FollowedLog:
         self.names: set[str] = set()
         self.started = run.changed
         self.count = 0
+        #: How many events were handed on, over restarts of the exporter; see ``resumed``.
+        self.told = 0
+        self.resumed = run.resumed
         self.last_record = 0.0
         #: When the log last grew, by the clock of its files.
         self.grown = run.changed
@@ -91,6 +96,7 @@ class FollowedLog:
         self._steps: list[Step] = []
         #: Each with its place among the steps that wait.
         self._events: list[tuple[int, Event]] = []
+        self._told = 0
         self._finished = False
         self._timed = False
         #: When the newest step came into the log, by the clock of its files.
@@ -127,6 +133,16 @@ class FollowedLog:
         """When the log last grew, or its newest step, if that is later by its own clock."""
         return max(self.grown, self.last_record)
 
+    @property
+    def mark(self) -> Mark:
+        """The count of the last step, and the number of the last event."""
+        return Mark(self.count, self.told)
+
+    def judged(self, mark: Mark) -> tuple[int, int, int]:
+        """Return how many of ``history``, ``steps`` and ``events`` are not behind a mark."""
+        history, steps = (bisect_right(found, mark.step, key=_count) for found in (self.history, self.steps))
+        return history, steps, max(0, min(len(self.events), mark.event - (self.told - len(self.events))))
+
     def phase_seconds(self, now: float) -> dict[str, float]:  # noqa: ARG002  a log tells of no phase
         """Return nothing: a log does not tell in which phase a training is."""
         return {}
@@ -157,6 +173,7 @@ class FollowedLog:
             self._stepped = run.changed
         self._history += history
         self._push_events(run.events, run.places, steps)
+        self._told = run.told
         self._steps += steps
         for step in chain(history, steps):
             if run.timed and self._last is not None and step.count > self._last.count:
@@ -189,6 +206,7 @@ class FollowedLog:
         self.events = tuple(event for _, event in self._events[:ready])
         self.places = tuple(place for place, _ in self._events[:ready])
         self._events = [(place - handed, event) for place, event in self._events[ready:]]
+        self.told = self._told - len(self._events)
         for step in self.history:
             self._name(step.values)
             self._counted = step
@@ -239,6 +257,10 @@ class FollowedLog:
         target = self.identity.target_steps
         is_through = target is not None and self._last is not None and self._last.step >= target - 1
         return "finished" if is_through else "silent"
+
+
+def _count(step: Step) -> int:
+    return step.count
 
 
 def spread_evenly(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:

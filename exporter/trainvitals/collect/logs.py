@@ -7,7 +7,8 @@ import glob
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from trainvitals.collect.base import Collector, NoData, Sink
 from trainvitals.collect.followed import FollowedLog
@@ -46,6 +47,11 @@ class LogsCollector(Collector):
         self._lock = threading.Lock()
         self._logs: dict[str, FollowedLog] = {}
         self._runs: dict[str, FollowedRun] = {}
+        #: Times that something was handed on; and what is to be remembered, with their number then.
+        self.handed = 0
+        self._snapshot: tuple[int, Mapping[str, Any]] | None = None
+        #: Whether somebody else says when to remember how far the logs were read: see :meth:`remember`.
+        self.waits_to_remember = False
         #: What is wrong with a log, by path; replaced as a whole, so that any thread may take it.
         self._problems: dict[str, str] = {}
 
@@ -99,8 +105,25 @@ class LogsCollector(Collector):
 
     def _remember(self) -> None:
         """Remember how far the logs were read, if all of it was handed on: who is killed does the rest again."""
-        if self._follower is not None and not any(log.waits for log in self._logs.values()):
+        if self._follower is None or any(log.waits for log in self._logs.values()):
+            return
+        if not self.waits_to_remember:
             self._follower.save()
+            return
+        snapshot = self._follower.snapshot()
+        with self._lock:
+            self._snapshot = (self.handed, snapshot)
+
+    def latest(self, handed: int) -> Mapping[str, Any] | None:
+        """Return how far the logs were read at some time when no more than ``handed`` had been handed on; or None."""
+        with self._lock:
+            snapshot = self._snapshot
+        return snapshot[1] if snapshot is not None and snapshot[0] <= handed else None
+
+    def remember(self, snapshot: Mapping[str, Any]) -> None:
+        """Remember what :meth:`latest` gave: what was told up to there is dealt with for good."""
+        if self._follower is not None:
+            self._follower.keep(snapshot)
 
     @property
     def pending(self) -> int:
@@ -116,6 +139,7 @@ class LogsCollector(Collector):
         """Hand on what is new, at most STEPS steps; return the logs that are to be shown."""
         now = self._clock()
         with self._lock:
+            self.handed += 1
             room = STEPS
             for log in self._logs.values():
                 before = log.pending

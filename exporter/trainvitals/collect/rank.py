@@ -10,15 +10,15 @@ import contextlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainvitals.collect.changes import Changes
 from trainvitals.collect.data import RankData
 from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.log_errors import LogErrors
-from trainvitals.collect.source import Source
-from trainvitals.detect import Detector, Verdict
+from trainvitals.collect.source import Mark, Source
+from trainvitals.detect import Detector, Verdict, state
 from trainvitals.detect.engine import Panel, in_order, one_by_one
 from trainvitals.detect.eta import Eta, Remaining
 from trainvitals.detect.shares import PHASES
@@ -36,6 +36,18 @@ MAX_KINDS = 32
 MAX_ATTEMPTS = 64
 #: Seconds for which a finding is news.
 _NEWS = 3600.0
+
+
+#: What is kept of a rank besides what is of :mod:`trainvitals.detect`.
+_CLASSES = (LogErrors,)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What was kept of a rank before a restart: how far each source was judged, and :mod:`trainvitals.detect.state`."""
+
+    marks: dict[Hashable, Mark]
+    state: object
 
 
 @dataclass
@@ -106,6 +118,10 @@ class Rank:
     broken: int = 0
     #: When a source of this rank was last read.
     seen: float = 0.0
+    #: How far each source was judged, by its incarnation; and a number that rises when anything was.
+    marks: dict[Hashable, Mark] = field(default_factory=dict)
+    version: int = 0
+    _resumed: dict[Hashable, Mark] = field(default_factory=dict)
     _attempts: dict[Hashable, _Attempt] = field(default_factory=dict)
     _earlier: _Attempt = field(default_factory=_Attempt)
     _panel: Panel = field(init=False)
@@ -117,6 +133,42 @@ class Rank:
     def up(self) -> bool:
         """Whether the process lives."""
         return self.state == "running"
+
+    # Over restarts of the exporter ------------------------------------------------------------------------------------
+
+    def _parts(self) -> dict[str, object]:
+        return {
+            **{detector.signal: detector for detector in self.detectors},
+            "eta": self.eta,
+            "stall": self.stall,
+            "log_errors": self.log_errors,
+        }
+
+    def kept(self) -> tuple[dict[str, object], list[str]]:
+        """Return the state of what judges, as JSON knows it, and the names of what has none."""
+        return state.save(self._parts(), _CLASSES)
+
+    def resume(self, kept: Kept, make: Callable[[], list[Detector]]) -> list[str]:
+        """Go on, before anything was judged, where it was; return the names of what begins afresh.
+
+        ``make`` makes detectors for those that cannot go on.
+        """
+        failed = state.restore(kept.state, self._parts(), _CLASSES)
+        for detector in self.detectors:
+            if detector.signal not in failed and not _speaks(detector):
+                failed.append(detector.signal)
+        fresh = {detector.signal: detector for detector in make()} if failed else {}
+        self.detectors = [
+            fresh[detector.signal] if detector.signal in failed else detector for detector in self.detectors
+        ]
+        for name, part in (("eta", Eta), ("stall", Stall), ("log_errors", LogErrors)):
+            if name in failed:
+                setattr(self, name, part())
+        self._panel = Panel(self.detectors, self.complain)
+        self.marks, self._resumed = dict(kept.marks), dict(kept.marks)
+        return failed
+
+    # At each poll -----------------------------------------------------------------------------------------------------
 
     def update(self, sources: Sequence[Source], shown: Source, now: float) -> None:
         """Take over what a poll found in the sources of this rank, oldest first; ``shown`` is the one that counts."""
@@ -137,38 +189,62 @@ class Rank:
         self._count(sources, now)
         if self.phase_seconds and self.up:
             step = self.last_step.step if self.last_step is not None else 0
+            self.version += 1
             self._panel.observe_event(Event(now, PHASES, step, dict(self.phase_seconds)))
         self.data.update(shown.data_path, shown.owner, self.counters.get("data_errors"), now)
 
     def _follow(self, source: Source, now: float) -> None:
         attempt = self._attempts.setdefault(source.incarnation, _Attempt())
         attempt.correct(source.correction)
-        for step in source.history:
+        known = self._resumed.get(source.incarnation)
+        history, steps, events = (0, 0, 0) if known is None else source.judged(known)
+        for place, step in enumerate(source.history):
             attempt.last_step = step
             attempt.values.update(step.values)
-            self._panel.observe(step)
-            self._time(step)
+            if place >= history:
+                self._panel.observe(step)
+                self._time(step)
+        self._mark(source)
+        judged = events
         for item in one_by_one(in_order(source.steps, source.events, source.places)):
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
             is_news = source.is_new and 0.0 <= now - item.time < _NEWS
             if isinstance(item, Step):
                 self._take_step(attempt, item, source)
+                steps -= 1
+                if steps >= 0:
+                    continue  # It was judged before the exporter was restarted.
                 self.log_errors.observe(item)
                 self._time(item)
                 self._panel.observe(replace(item, time=now) if is_news else item)
+            elif events > 0:
+                events -= 1
             else:
                 self.stall.observe_event(item)
                 self._panel.observe_event(replace(item, time=now) if is_news else item)
         # A source may change its names at every poll; its table is bounded, what it had in the past is not.
         attempt.values = {name: attempt.values[name] for name in source.names if name in attempt.values}
-        for event in source.events:
+        for place, event in enumerate(source.events):
             self._take_event(event)
+            if event.kind == LOG_ERROR and place >= judged:
+                self.log_errors.take(event)
             self.data.take(event, now)
         try:
             self.changes.follow(source)
         except Exception:
             self.complain("changes make no sense")
+
+    def _mark(self, source: Source) -> None:
+        """Note how far a source is judged now; what is read again after a restart does not take that back."""
+        before, mark = self.marks.get(source.incarnation, Mark(-1, -1)), source.mark
+        mark = Mark(max(before.step, mark.step), max(before.event, mark.event))
+        if mark != before or source.history:
+            self.version += 1
+            self.marks.pop(source.incarnation, None)
+            self.marks[source.incarnation] = mark
+            for old in list(self.marks)[:-MAX_ATTEMPTS]:
+                del self.marks[old]
 
     def _take_step(self, attempt: _Attempt, step: Step, source: Source) -> None:
         before = attempt.last_step
@@ -209,8 +285,6 @@ class Rank:
     def _take_event(self, event: Event) -> None:
         if event.kind == "lineage":
             return
-        if event.kind == LOG_ERROR:
-            self.log_errors.take(event)
         if event.kind in self.kinds or len(self.kinds) < MAX_KINDS:
             self.kinds[event.kind] += 1
         if event.kind == "checkpoint" and event.fields.get("action") == "save":
@@ -238,6 +312,15 @@ class Rank:
         for attempt in (self._earlier, *self._attempts.values()):
             total.add(attempt)
         self.counters, self.phase_seconds = total.counters, total.phases
+
+
+def _speaks(detector: Detector) -> bool:
+    """Whether a detector that was restored can say what it has to say."""
+    try:
+        detector.verdict()
+    except Exception:
+        return False
+    return True
 
 
 def _count(attempt: _Attempt, source: Source, now: float) -> None:

@@ -66,6 +66,7 @@ class RanksCollector(Collector):
         files = self._spool.poll()
         sources: list[Source] = [*files, *self._logs()]
         self._runs.update(sorted(sources, key=lambda source: source.started), self._clock())
+        self._runs.keep()
         by_run = self._runs.by_run()
         self.overview = tuple((run, _state(ranks), _step(ranks), len(ranks)) for run, ranks in by_run.items())
         # The process behind a log is not known.
@@ -92,6 +93,11 @@ class RanksCollector(Collector):
         sink.add("trainvitals_records_lost_total", self._spool.lost)
         sink.add("trainvitals_records_invalid_total", self._spool.invalid + self._runs.broken)
         sink.add("trainvitals_event_lines_rejected_total", self._spool.bad_lines)
+        if (keeper := self._runs.keeper) is not None:
+            sink.add("trainvitals_state_saved_timestamp_seconds", keeper.saved)
+            sink.add("trainvitals_state_bytes", keeper.size or None)
+            for reason, count in sorted(keeper.errors.items()):
+                sink.add("trainvitals_state_errors_total", count, reason)
 
     def _add_findings(self, sink: Sink, run: str, ranks: list[Rank]) -> None:
         for finding in self._runs.findings(ranks, self._clock()):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainvitals.collect import data, log_errors
+from trainvitals.collect.keeper import Keeper
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.source import Source
 from trainvitals.detect import Category, Detector, Verdict, stall, straggler
@@ -44,9 +45,13 @@ class Finding:
 
 
 class Runs:
-    """All runs with a rank on this node.  ``detectors`` makes fresh ones for a rank."""
+    """All runs with a rank on this node.
 
-    def __init__(self, detectors: Callable[[], list[Detector]]) -> None:
+    ``detectors`` makes fresh ones for a rank, ``keeper`` knows what those before a restart of the exporter knew.
+    """
+
+    def __init__(self, detectors: Callable[[], list[Detector]], keeper: Keeper | None = None) -> None:
+        self.keeper = keeper
         self._make_detectors = detectors
         self._ranks: dict[tuple[str, int], Rank] = {}
         self._owners: dict[str, int] = {}
@@ -69,7 +74,7 @@ class Runs:
         for key, group in groups.items():
             rank = self._ranks.get(key)
             if rank is None:
-                rank = self._ranks[key] = Rank(group[0].identity, self._make_detectors())
+                rank = self._ranks[key] = self._new_rank(group)
             rank.seen = now
             try:
                 source = _shown(group)
@@ -82,6 +87,17 @@ class Runs:
         self._forget(shown, now)
         self._choose(shown, groups)
         self._compare(now)
+
+    def _new_rank(self, group: Sequence[Source]) -> Rank:
+        rank = Rank(group[0].identity, self._make_detectors())
+        if self.keeper is not None:
+            self.keeper.resume(rank, group, self._make_detectors)
+        return rank
+
+    def keep(self, *, now: bool = False) -> None:
+        """Let what the detectors know be kept, when it is time to or at once."""
+        if self.keeper is not None:
+            (self.keeper.close if now else self.keeper.keep)(list(self._ranks.values()))
 
     def _group(self, sources: Sequence[Source]) -> dict[tuple[str, int], list[Source]]:
         """Return the sources of each rank.  A name of a run belongs to the user who had it first."""

@@ -6,9 +6,16 @@ Behind this contract there is one pipeline, whatever the source is.  Times are w
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trainvitals.telemetry import Event, Identity, Step
+
+
+class Mark(NamedTuple):
+    """How far a source was judged: numbers of its last step and of its last event, which no restart changes."""
+
+    step: int
+    event: int
 
 
 class Source(Protocol):
@@ -47,6 +54,17 @@ class Source(Protocol):
     @property
     def history(self) -> Sequence[Step]:
         """Steps before these that were counted before the exporter was restarted: they are judged once more."""
+
+    @property
+    def resumed(self) -> bool:
+        """Whether its marks mean the same as before a restart of the exporter."""
+
+    @property
+    def mark(self) -> Mark:
+        """The mark behind all that it handed on."""
+
+    def judged(self, mark: Mark) -> tuple[int, int, int]:
+        """Return how many of ``history``, ``steps`` and ``events``, at their beginning, are not behind a mark."""
 
     @property
     def steps(self) -> Sequence[Step]:

@@ -13,12 +13,14 @@ import math
 import os
 import stat
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trainvitals import rankfile
 from trainvitals.collect import data, events
+from trainvitals.collect.source import Mark
 from trainvitals.metrics import PROBED_STATES
 from trainvitals.rankfile.ledger import DataCounters, path_of_data
 from trainvitals.telemetry import Event, Identity, Step, pci_address
@@ -56,6 +58,9 @@ class RankFile:
     is_new: bool = False
     steps: list[Step] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    #: Of each of these, the sequence of its record, and the number of its line.
+    sequences: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
     #: Sequence of the last record; None before the first poll.
     sequence: int | None = None
     #: The highest number of a step, and the wall time of the last record.
@@ -64,6 +69,8 @@ class RankFile:
     #: When the exporter saw that the writer was gone; None while it lives.
     ended: float | None = None
     events_offset: int = 0
+    #: Lines of the events file that were read.
+    events_read: int = 0
     #: What the watched loaders handed out; None where none is watched.
     data: DataCounters | None = None
     #: What the file was like when it was read after its end and nothing new was found; None before that.
@@ -72,6 +79,20 @@ class RankFile:
     job: int = 1
     #: Seconds by which the wall clock was set since the start of the process (or stood, while the machine slept).
     correction: float = 0.0
+
+    @property
+    def resumed(self) -> bool:
+        """It has its numbers for ever."""
+        return True
+
+    @property
+    def mark(self) -> Mark:
+        """The sequence of the last record, and the number of the last line of its events."""
+        return Mark(self.sequence or 0, self.events_read)
+
+    def judged(self, mark: Mark) -> tuple[int, int, int]:
+        """Return how many of ``history``, ``steps`` and ``events`` are not behind a mark."""
+        return 0, bisect_right(self.sequences, mark.step), bisect_right(self.lines, mark.event)
 
     @property
     def places(self) -> None:
@@ -275,6 +296,7 @@ class Spool:
         if file is not None and signature is not None and file.read_whole == signature:
             # Five hundred of these would cost more than all that lives.
             file.is_new, file.steps, file.events = False, [], []
+            file.sequences, file.lines = [], []
             file.correct(self._offset)
             return self._unless_expired(file, now)
         try:
@@ -310,7 +332,7 @@ class Spool:
         return file
 
     def _read(self, file: RankFile, reader: rankfile.Reader, now: float) -> None:
-        file.steps, file.events = [], []
+        file.steps, file.events, file.sequences, file.lines = [], [], [], []
         file.is_new = file.sequence is None
         file.correct(self._offset)
         # The lock first: what was written before the writer ended is then surely read after.
@@ -334,7 +356,10 @@ class Spool:
         if records and file.sequence is not None:
             self.lost += records[-1].sequence - file.sequence - len(records) - invalid
         file.sequence = records[-1].sequence if records else file.sequence or 0
-        file.steps = [step for record in records if (step := self._step(file, record)) is not None]
+        for record in records:
+            if (step := self._step(file, record)) is not None:
+                file.steps.append(step)
+                file.sequences.append(record.sequence)
         if file.steps:
             file.count = max(file.count, *(step.count for step in file.steps))
             file.last_record = max(file.last_record, file.steps[-1].time)
@@ -367,9 +392,14 @@ class Spool:
         except OSError:
             self.rejected["events"] += 1
             return
-        found = [events.parse(line) for line in lines]
-        file.events = [event for event in found if event is not None]
-        self.bad_lines += len(found) - len(file.events)
+        for line in lines:
+            file.events_read += 1
+            event = events.parse(line)
+            if event is None:
+                self.bad_lines += 1
+            else:
+                file.events.append(event)
+                file.lines.append(file.events_read)
 
     def _read_data(self, file: RankFile) -> None:
         """Read the counters of the data file, which must belong to the owner of the rank file."""

@@ -179,6 +179,8 @@ class Format(ABC):
     extra: str = ""
     #: The most that ``sniff`` returns.
     surest: int = SURE
+    #: Whether the files of this format in one folder are one run, each by a process of it or an attempt.
+    in_parts: bool = False
 
     @abstractmethod
     def sniff(self, head: bytes, path: str) -> int:

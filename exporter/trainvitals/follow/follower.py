@@ -15,6 +15,7 @@ from trainvitals.follow.reader import SNIFF, Reader
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Log, Source, Sources
 from trainvitals.follow.tail import BLOCK
+from trainvitals.follow.writers import Writers
 
 #: Bytes of all logs that are read in a second, at most.
 RATE = 1 << 24
@@ -74,6 +75,7 @@ class Follower:
         #: The run that the next item of a log belongs to; and of each run, the name of that of its file.
         self._current: dict[str, FollowedRun] = {}
         self._bases: dict[str, str] = {}
+        self._writers = Writers()
         #: What could not be followed or remembered, by reason.
         self.rejected: Counter[str] = Counter()
 
@@ -158,6 +160,7 @@ class Follower:
 
     def _forget(self, key: str) -> None:
         reader = self._readers.pop(key)
+        self._writers.forget(key)
         self._saved_logs[key] = {**reader.state(), "seen": reader.changed}
         reader.close()
         current = self._current.pop(key, None)
@@ -239,14 +242,18 @@ class Follower:
         run = self._current.get(found.key)
         if run is None:
             run = self._current[found.key] = self._run(found.run, found.run)
-        for items in batches:
+        reader = self._readers[found.key]
+        for batch in batches:
+            items, rank = batch, found.rank
+            if rank is None and reader.format is not None and reader.format.in_parts:
+                rank, items = self._writers.sort(found.run, found.key, run.step, items)
             if not any(type(item) is Facts and item.run for item in items):
-                run.take(items, found.rank)
+                run.take(items, rank)
                 continue
             for item in items:
                 if isinstance(item, Facts) and item.run:
                     run = self._current[found.key] = self._part(found.run, item.run, replayed)
-                run.take((item,), found.rank)
+                run.take((item,), rank)
 
     def _part(self, base: str, part: str, replayed: dict[str, FollowedRun]) -> FollowedRun:
         """Return one of the runs in a log."""

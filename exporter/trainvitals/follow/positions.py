@@ -47,17 +47,25 @@ class Positions:
         text = json.dumps({"version": _VERSION, "state": state}, separators=(",", ":"))
         if text == self._saved:
             return True
-        new = f"{self._path}.{os.getpid()}.new"
         try:
-            os.makedirs(os.path.dirname(self._path) or ".", mode=0o700, exist_ok=True)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(new, self._path)
+            replace_file(self._path, text.encode())
         except OSError as error:
             self.problem = f"{self._path}: {error}"
-            with contextlib.suppress(OSError):
-                os.unlink(new)
             return False
         self._saved, self.problem = text, ""
         return True
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Put a new file in the place of what is there, as a whole or not at all.  Raises OSError."""
+    new = f"{path}.{os.getpid()}.new"
+    try:
+        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(new, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise

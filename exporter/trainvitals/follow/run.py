@@ -99,6 +99,11 @@ class FollowedRun:
         return self._count > 0 or self._has_events
 
     @property
+    def step(self) -> int | None:
+        """The last step, of those that were taken."""
+        return self._step
+
+    @property
     def identity(self) -> Identity:
         """Who this is; the rank is the one that is heard, 0 where the log does not say."""
         return Identity(

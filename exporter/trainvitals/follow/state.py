@@ -21,6 +21,8 @@ class State(NamedTuple):
     world: int | None
     framework: str
     has_events: bool
+    #: How many events it had told.
+    told: int = 0
 
     @classmethod
     def load(cls, saved: Mapping[str, Any] | None) -> State | None:
@@ -40,6 +42,7 @@ class State(NamedTuple):
                 world=state.world,
                 framework=str(state.framework),
                 has_events=bool(state.has_events),
+                told=int(state.told),
             )
         except (TypeError, ValueError, OverflowError):
             return None

@@ -24,6 +24,18 @@ FAMILIES: tuple[Family, ...] = (
         ("collector_duration_seconds", "gauge", "How long the last read of a source took.", "collector"),
         ("snapshot_timestamp_seconds", "gauge", "When the values of this scrape were taken."),
         ("series_dropped_total", "counter", "Series beyond the cap, by source.", "collector"),
+        (
+            "state_saved_timestamp_seconds",
+            "gauge",
+            "When it was last saved what the detectors know, so that they go on after a restart of the exporter.",
+        ),
+        ("state_bytes", "gauge", "Size of what was saved."),
+        (
+            "state_errors_total",
+            "counter",
+            "What could not be saved (save), or be restored after a restart: the file, a rank, a detector.",
+            "reason",
+        ),
         ("families_failed_total", "counter", "Families left out of a scrape because they could not be rendered."),
     ),
 )

@@ -252,7 +252,7 @@ class _Parser:
             yield Row(place, found, _time(moment), split=split)
 
     def _begin(self, place: int | None, moment: float) -> tuple[Facts, ...]:
-        """Say that a training began: another file in the folder of one that has steps is another attempt."""
+        """Say that a training began: another attempt, where its steps do not go on behind those before."""
         if place is None:
             return ()
         self._has_begun = True
@@ -318,6 +318,7 @@ class TensorBoard(BlockFormat):
 
     name = "tensorboard"
     extra = "logs"
+    in_parts = True
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`.
