@@ -112,6 +112,10 @@ class Follower:
 
     def save(self) -> None:
         """Remember what was read, so that a restart goes on behind it.  Call it when what a poll gave is dealt with."""
+        self.keep(self.snapshot())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what :meth:`save` would remember, as JSON knows it."""
         oldest = self._clock() - _KEEP
         for saved in (self._saved_logs, self._saved_runs):
             for key in [key for key, state in saved.items() if not _time(state) >= oldest]:
@@ -120,7 +124,11 @@ class Follower:
             {key: {**reader.state(), "seen": reader.changed} for key, reader in self._readers.items()}
         )
         self._saved_runs.update({name: {**run.state(), "seen": run.changed} for name, run in self._runs.items()})
-        if not self._positions.save({"logs": self._saved_logs, "runs": self._saved_runs}):
+        return {"logs": dict(self._saved_logs), "runs": dict(self._saved_runs)}
+
+    def keep(self, snapshot: Mapping[str, Any]) -> None:
+        """Remember what :meth:`snapshot` gave at some time before."""
+        if not self._positions.save(snapshot):
             self.rejected["positions"] += 1
 
     def close(self) -> None:

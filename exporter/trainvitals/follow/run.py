@@ -73,6 +73,10 @@ class FollowedRun:
     bad: int = 0
     #: Whether the last poll was the first.
     is_new: bool = True
+    #: How many events it told, over restarts of the exporter; those of the last poll are the last of them.
+    told: int = 0
+    #: Whether it goes on where it was before a restart, so that counts of steps and events go on as well.
+    resumed: bool = False
     _framework: str = ""
     _target: int | None = None
     _world: int | None = None
@@ -193,6 +197,7 @@ class FollowedRun:
         else:
             self.steps += found
             self.events += with_times(told, moments, changed)
+            self.told += len(told)
             # A restart is told with the time of the first step behind it.
             self.places += [min(place, len(found)) - (event.kind == "restart") for place, event in told]
         if found:
@@ -380,6 +385,7 @@ class FollowedRun:
             world=self._world,
             framework=self._framework,
             has_events=self._has_events,
+            told=self.told,
         )
         return state._asdict()
 
@@ -406,6 +412,7 @@ class FollowedRun:
         self._target, self._world = state.target or self._target, state.world or self._world
         self._framework = self._framework or state.framework
         self._has_events = state.has_events
+        self.told, self.resumed = state.told, True
         if state.step is not None:
             self._moment = Moment(state.time, state.step, None if self._moment is None else self._moment.elapsed)
 
