@@ -12,14 +12,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import orjson
 
 from trainvitals import names
 from trainvitals.follow.base import Facts, Item, Piece, Row, Rows
-from trainvitals.follow.columns import numbers
+from trainvitals.follow.columns import floats, wholes
 from trainvitals.follow.text import timestamp
 
 #: Names of the number of the step, the best first; epochs last, and only where there is no other.
@@ -173,13 +172,21 @@ class Records:
         for keys, group in groupby(records, tuple):
             alike = list(group)
             plan = self._plans.get(keys) or self._think(keys, alike[0])
-            rows = _alike(alike, plan) if plan.simple and len(alike) > 1 else None
+            rows = None
+            if plan.simple and len(alike) > 1:
+                rows = _alike(dict(zip(keys, zip(*map(dict.values, alike), strict=True), strict=True)), plan)
             if rows is not None:
                 pieces.append(rows)
             else:
                 for record in alike:
                     pieces += self.rows(record)
         return pieces
+
+    def alike(self, columns: Mapping[str, Sequence[Any]]) -> Rows | None:
+        """Return the rows of records with the same names, given in columns; None where they are not simple."""
+        keys = tuple(columns)
+        plan = self._plans.get(keys) or self._think(keys, {key: column[0] for key, column in columns.items()})
+        return _alike(columns, plan) if plan.simple else None
 
     def _rows(self, record: Mapping[str, Any], plan: _Plan, step: int | None, split: str) -> tuple[Item, ...]:
         facts: tuple[Item, ...] = ()
@@ -243,15 +250,11 @@ class Records:
         )
 
 
-def _alike(records: Sequence[dict[str, Any]], plan: _Plan) -> Rows | None:
+def _alike(columns: Mapping[str, Sequence[Any]], plan: _Plan) -> Rows | None:
     """Return the rows of records of one simple plan; None where a value is no number or a step is none."""
-    pick = itemgetter(plan.step, *(key for key, _ in plan.simple))
-    steps, *columns = zip(*map(pick, records), strict=True)
-    found = {ours: numbers(column) for (_, ours), column in zip(plan.simple, columns, strict=True)}
-    values = {ours: column for ours, column in found.items() if column is not None}
-    if set(map(type, steps)) != {int} or len(values) < len(found):
-        return None
-    return Rows(list(steps), values)
+    steps = wholes(columns[plan.step])
+    values = None if steps is None else floats({ours: columns[key] for key, ours in plan.simple})
+    return None if steps is None or values is None else Rows(steps, values)
 
 
 def _first(wanted: Iterable[str], keys: Iterable[str]) -> str:

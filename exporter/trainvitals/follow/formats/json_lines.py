@@ -16,6 +16,7 @@ import orjson
 
 from trainvitals.follow import evidence
 from trainvitals.follow.base import GUESS, LIKELY, NO, SURE, Item, LineFormat, LineParser, Piece, Row
+from trainvitals.follow.columns import objects_of
 from trainvitals.follow.record import STEPS, TIMES, Records, load, number
 
 #: OpenMMLab's own: seconds of an iteration, and MB of the process's caching allocator.
@@ -60,6 +61,11 @@ class _Parser:
 
     def batch(self, lines: list[str]) -> Sequence[Piece] | None:
         """Return what lines say of which each is an object, without NaN."""
+        columns = None if self._counts else objects_of(lines)
+        if columns is not None and any(name in columns for name in _STEPS):
+            rows = self._records.alike(columns)
+            if rows is not None:
+                return (rows,)
         records = list(map(orjson.loads, lines))
         if self._counts or set(map(type, records)) != {dict}:
             return None
