@@ -132,6 +132,23 @@ def test_four_evaluations_are_too_few():
     assert verdicts[-1] is None
 
 
+def test_a_metric_that_was_best_at_its_first_evaluation_is_an_info_at_the_third():
+    """Three epochs of a detector of objects: that is all that there will be."""
+    course = Course(MetricDecoupled())
+    verdicts = course.run([0.129, 0.087, 0.074], [0.097, 0.101, 0.101], mAP50=[0.043, 0.0393, 0.0349])
+    assert first_active(verdicts) == 2
+    assert (verdicts[-1].severity, verdicts[-1].since_step, verdicts[-1].confidence) == ("info", 1, 0.5)
+    assert verdicts[-1].evidence == (
+        "since step 1: validation mAP50 is worse at each evaluation, while the training loss falls"
+    )
+
+
+@pytest.mark.parametrize("metric", [[0.043, 0.0393, 0.0394], [0.043, 0.0425, 0.042], [0.03, 0.035, 0.04]])
+def test_three_evaluations_that_are_not_all_worse_or_hardly_worse_say_nothing(metric):
+    """Noise does that."""
+    assert Course(MetricDecoupled()).run([0.129, 0.087, 0.074], [0.1, 0.1, 0.1], mAP50=metric)[-1] is None
+
+
 def test_a_resume_forgets_what_was_behind_it():
     """The frozen evaluations are not of this run any more."""
     course = Course(MetricDecoupled(), every=10)

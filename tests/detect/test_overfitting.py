@@ -46,6 +46,26 @@ def test_the_cost_is_said_in_hours_where_it_is_hours():
     assert verdict.statistics["seconds_since_best"] == 42_000.0
 
 
+def test_a_validation_that_stops_while_the_training_falls_is_an_info():
+    """The gap grows to 40 %: 5.2 and flat, where the training goes from 5.1 to 3.7."""
+    validation = [6.3, 5.9, 5.7, 5.5, 5.4, 5.3, 5.25, 5.22, 5.21, 5.205, 5.204, 5.205, 5.203, 5.204, 5.203]
+    verdicts = Course(Overfitting(), every=10).run(falling(15, first=6.0, last=3.7), validation)
+    assert first_active(verdicts) in range(9, 15)
+    assert verdicts[-1].severity == "info"
+    assert verdicts[-1].evidence == (
+        "since step 130: validation loss stands at 5.203, while the training loss falls:"
+        " what is learnt is learnt by heart"
+    )
+
+
+def test_a_validation_that_gains_a_third_of_what_the_training_does_has_not_stopped():
+    """Both fall, one of them less."""
+    verdicts = Course(Overfitting(), every=10).run(
+        falling(20, first=2.0, last=0.5), falling(20, first=2.0, last=2.0 * 0.25 ** (1 / 3))
+    )
+    assert first_active(verdicts) is None
+
+
 @pytest.mark.parametrize(("last", "severity"), [(1.025, "info"), (1.05, "warning"), (1.2, "critical")])
 def test_the_severity_is_that_of_the_rise(last, severity):
     """Above 1, 3 and 5 % of the best, by the middle of the last five evaluations."""

@@ -71,6 +71,6 @@ def test_labelled_overfitting_is_found():
 
 @needs_logs
 def test_a_metric_that_stands_still_is_found():
-    """Of three logs two are one run with three evaluations, which are too few."""
+    """Two of the three are one run with three evaluations, each of them worse than the one before."""
     found = [signals for signals in findings("metric_not_improving").values() if signals]
-    assert found == [{"metric_decoupled": 26}]
+    assert sorted(signals["metric_decoupled"] for signals in found) == [0, 0, 26]

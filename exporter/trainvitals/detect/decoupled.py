@@ -11,6 +11,10 @@ Three shapes, in this order:
 - flat: over twelve evaluations and more the validation loss fell by a fifth, the metric did not move, and by what it
   had gained per loss before, it should have moved by three standard errors.
 
+- never better: of the first three or four evaluations each is worse than the one before, by a tenth in all, while the
+  training loss fell by a fifth.  By chance one run in six begins like that, so it is an info: it is all that can be
+  said of runs that end there, as fine-tunes of three epochs do.
+
 The loss is that of the same split; where there is none it is that of the training, and "flat" is not judged: a training
 loss goes on falling by memory.  Where the validation loss rises, the finding is overfitting and not this one.
 
@@ -21,6 +25,7 @@ at first), metrics of one class or slice, and what has no known direction.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Verdict
@@ -29,6 +34,8 @@ from trainvitals.detect.metric_names import main_metrics
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 
 LEAST_POINTS = 5
+#: Of a metric that was best at its first evaluation: so many, it is worse by this share, and the loss fell by that.
+FIRST_POINTS, FIRST_SHARE, FIRST_FALL = 3, 0.1, 0.2
 FROZEN, FROZEN_COARSE = 5, 10
 FROZEN_FALL = 0.01
 WORSE_AFTER = 4
@@ -71,7 +78,7 @@ class MetricDecoupled(SplitDetector):
 
     signal = "metric_decoupled"
     category: Category = "data"
-    needs = "5 evaluations with a metric that is no loss, and a loss beside them"
+    needs = "3 evaluations with a metric that is no loss, and a loss beside them"
 
     def _judge(self, split: str, points: list[Point]) -> Verdict | None:
         return _judge(split, points[-_NEWEST:])
@@ -83,6 +90,8 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         pair = _pair(points, name, direction)
         if pair is not None:
             verdicts.append(_judge_pair(split, pair))
+        elif FIRST_POINTS <= len(points) < LEAST_POINTS and (first := _judge_first(split, points, name, direction)):
+            verdicts.append(first)
     return max(verdicts, key=lambda verdict: verdict.ratio, default=None)
 
 
@@ -101,6 +110,27 @@ def _pair(points: list[Point], name: str, direction: int) -> _Pair | None:
         return None
     good = [direction * point.values[name] for point, _ in kept]
     return _Pair([point for point, _ in kept], good, [loss for _, loss in kept], name, has_own)
+
+
+def _judge_first(split: str, points: list[Point], name: str, direction: int) -> Verdict | None:
+    """Judge the first evaluations, which are too few to tell noise: None where there is nothing to tell."""
+    good = [direction * point.values.get(name, math.nan) for point in points]
+    train = [point.train for point in points if point.train is not None and point.train > 0.0]
+    worse = (good[0] - good[-1]) / max(abs(good[0]), 1e-9)
+    fell = len(train) == len(points) and train[-1] <= (1.0 - FIRST_FALL) * train[0]
+    # NaN compares as false.
+    if not (fell and worse >= FIRST_SHARE and all(after < before for before, after in pairwise(good))):
+        return None
+    since = points[0].step
+    return Verdict(
+        ratio=worse / FIRST_SHARE,
+        since_step=since,
+        evidence=f"since step {since}: {split} {name} is worse at each evaluation, while the training loss falls",
+        statistics={"worse": worse},
+        severity="info",
+        action=_ACTION,
+        confidence=0.5,
+    )
 
 
 def _judge_pair(split: str, pair: _Pair) -> Verdict:
@@ -139,13 +169,16 @@ def _finding(ratio: float, since: int, text: str, pair: _Pair, statistics: dict[
         since_step=since,
         evidence=f"since step {since}: {text}, while {which} falls",
         statistics=statistics,
-        action=(
-            "data: run the same evaluation on the first checkpoint, where the same result means a fault of the"
-            " evaluation; then look at the worst slices and their weight; parameters: leave the learning rate alone;"
-            " model: see whether the objective is what the metric counts"
-        ),
+        action=_ACTION,
         confidence=0.7 if pair.own_loss else 0.6,
     )
+
+
+_ACTION = (
+    "data: run the same evaluation on the first checkpoint, where the same result means a fault of the evaluation;"
+    " then look at the worst slices and their weight; parameters: leave the learning rate alone; model: see whether the"
+    " objective is what the metric counts"
+)
 
 
 def _same(values: list[float]) -> int:

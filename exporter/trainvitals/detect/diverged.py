@@ -1,16 +1,25 @@
 """Loss diverged: the loss is far above the lowest level that the run has held, and stays there.
 
 The lowest level is the least median of 5 losses in a row, or of more in a long run (at least a 64th of it), so that
-one odd batch is none.  Two tests, in groups of 5 losses:
+one odd batch is none.  Three tests, in groups of 5 losses:
 
 - far above: every one of the last 10 losses (in a long run, of the last 200th of it, at most 200) is above twice the
   lowest level;
+- jumped: in a log of at most 200 losses, 5 in a row are above twice the lowest level, and a quarter above all of the
+  10 before (of the 5 between nothing is asked: the jump is among them).  Logs of epochs have few more;
 - rising: every one of the last 20 is above 1.25 times the lowest level, and they rise still (Mann and Kendall, 1 %
   error), by 6 times their own noise or more: what recovers falls, and what wanders is no rise.
 
 Both need few losses, so that a log with every hundredth step or an epoch is judged, where the windows of a spike or a
 drift never fill.  A bump at the beginning does not count: where a warm-up is missing, healthy runs go to 2.5 times
 their first loss for some steps, but there is no lower level before it that 5 losses held.
+
+Where there is an evaluation before the first step, the model that knew nothing is known, and two more tests are made:
+
+- blown up: every one of 5 losses in a row, over 50 steps or more, is above twice that evaluation.  Bumps of healthy
+  runs are above it for 3 steps at most, and over within 10;
+- worse than untrained: an evaluation, and the last 5 losses, are all above 1.25 times the first evaluation.
+
 Where losses are near 0, twice is little: the rise must be a twentieth of the first loss as well.
 A loss that is not positive has no level to be a multiple of (rewards): such a run is not judged.
 """
@@ -18,15 +27,22 @@ A loss that is not positive has no level to be a multiple of (rewards): such a r
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Mapping
 
 from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.evaluations import validation_loss
 from trainvitals.detect.trend import Trace, mann_kendall, spread
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Event, Step
 
 GROUP = 5
 FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
 RISEN, RISEN_POINTS, RISING_SCORE, RISING_NOISES = 1.25, 20, 2.33, 6.0
 LEAST_OF_FIRST = 0.05
+#: A log of so many groups is short; there a jump over so much more than the groups before is enough.
+SHORT, JUMP = 40, 1.25
+#: How long a loss must be above twice that of the untrained model: five times as long as bumps of healthy runs.
+BLOWN_STEPS = 50
 _LARGEST = 1e6
 
 
@@ -61,6 +77,11 @@ class LossDiverged:
         self._since = 0
         self._level = self._before = 0.0
         self._ratio: float | None = None
+        #: The loss of an evaluation before the first step, and the lowest of the last 5 losses.
+        self._untrained: float | None = None
+        self._lowest = 0.0
+        #: The highest loss of each of the last 3 groups.
+        self._highest: deque[float] = deque(maxlen=3)
 
     def observe(self, step: Step) -> None:
         """Take the next step: most of them are put aside, one in 5 is a test."""
@@ -77,10 +98,29 @@ class LossDiverged:
         if len(group) == GROUP:
             self._close(step)
 
+    def observe_event(self, event: Event) -> None:
+        """Look at evaluations: the first one, if it is before the first step, is what an untrained model costs."""
+        if event.kind != "evaluation" or not isinstance(values := event.fields.get("values"), Mapping):
+            return
+        loss = validation_loss(values)
+        if not isinstance(loss, (int, float)) or not 0.0 < loss < math.inf:
+            return
+        if self._last < 0 and event.step <= 1:
+            self._untrained = float(loss) if self._untrained is None else self._untrained
+        elif self._untrained is not None and event.step >= self._last:
+            limit = RISEN * self._untrained
+            is_worse = loss > limit and min([self._lowest, *self._group]) > limit
+            if is_worse and not self._found:
+                self._found, self._since, self._before = "worse", max(0, event.step), self._untrained
+                self._level, self._ratio = float(loss), float(loss) / limit
+            elif self._found == "worse" and loss <= limit:
+                self._found, self._ratio = "", 0.0
+
     def _go_back(self, step: int) -> None:
         self._group.clear()
         self._far = self._risen = 0
         self._recent.clear()
+        self._highest.clear()
         self._found, self._ratio = "", None
         if self._first is not None and step <= self._first:
             self._begin()
@@ -94,10 +134,24 @@ class LossDiverged:
             return
         if self._first is None:
             self._first, self._start = self._group_began, max(group[0], ordered[GROUP // 2])
+        self._lowest = ordered[0]
+        if self._untrained is not None:
+            self._compare(self._untrained, ordered, step.step)
         if self._best < math.inf:
             self._test(group, ordered)
+        self._highest.append(ordered[-1])
         if self._trace.push(step.step, step.time, ordered[GROUP // 2]):
             self._best = min([block.value for block in self._trace.blocks])
+
+    def _compare(self, untrained: float, ordered: list[float], last: int) -> None:
+        """Compare 5 losses with the model that knew nothing."""
+        if not self._found and ordered[0] > FAR * untrained and last - self._group_began >= BLOWN_STEPS:
+            self._found, self._since, self._before, self._level = "blown", self._group_began, untrained, ordered[-1]
+            self._ratio = ordered[0] / untrained / FAR
+        elif self._found in {"blown", "worse"}:
+            limit = (1.0 + (FAR if self._found == "blown" else RISEN)) / 2.0
+            if ordered[-1] <= limit * untrained:
+                self._found, self._ratio = "", 0.0
 
     def _test(self, group: list[float], ordered: list[float]) -> None:
         best, lowest = self._best, ordered[0]
@@ -124,6 +178,10 @@ class LossDiverged:
             self._far = 0
         wanted = min(max(FAR_POINTS, FAR_SHARE * GROUP * self._trace.points), MOST_POINTS)
         far = self._far / wanted
+        before = list(self._highest)[:-1]
+        if is_far and not self._found and before and self._trace.points <= SHORT and lowest > JUMP * max(before):
+            self._found, self._since, self._before = "jumped", self._group_began, self._best
+            self._level = ordered[GROUP // 2]
         rising = self._risen / RISEN_POINTS
         if rising >= 1.0:
             noises = (lowest - best) / max(spread(self._recent), 1e-9 * best)
@@ -132,13 +190,15 @@ class LossDiverged:
         self._conclude(far, rising, ordered[GROUP // 2])
 
     def _conclude(self, far: float, rising: float, level: float) -> None:
+        if self._found in {"blown", "worse"} and far < 1.0:
+            return
         if far >= 1.0 and self._found != "far":
             self._since = self._since if self._found else self._far_since
             self._found, self._level, self._before = "far", level, self._best
         elif rising >= 1.0 and not self._found:
             self._found, self._since, self._level, self._before = "rising", self._risen_since, level, self._best
         if self._found:
-            limit = (1.0 + (FAR if self._found == "far" else RISEN)) / 2.0
+            limit = (1.0 + (RISEN if self._found == "rising" else FAR)) / 2.0
             if level <= limit * self._best:
                 self._found = ""
             elif level > 1.5 * self._level:
@@ -159,11 +219,11 @@ class LossDiverged:
         """
         if self._ratio is None:
             return None
-        statistics = {"lowest": self._best}
+        statistics = {"lowest": self._best} if self._best < math.inf else {}
         if not self._found:
             return Verdict(ratio=self._ratio, statistics=statistics, severity="info")
         text = f"loss went from {self._before:.4g} to {self._level:.4g}"
-        text += " and stays high" if self._found == "far" else ", and rises still"
+        text += _WORDS[self._found]
         return Verdict(
             ratio=self._ratio,
             since_step=self._since,
@@ -175,6 +235,13 @@ class LossDiverged:
         )
 
 
+_WORDS = {
+    "far": " and stays high",
+    "jumped": ", and is there for 5 losses",
+    "rising": ", and rises still",
+    "blown": ", far above that of the untrained model",
+    "worse": ": worse than the untrained model",
+}
 _ACTION = (
     "data: look at the batches of that step and before; parameters: go back to a checkpoint before that step and lower "
     "the learning rate by a third to a half, clip gradients, or make the warm-up longer"

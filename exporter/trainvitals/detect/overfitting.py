@@ -17,6 +17,11 @@ Earlier, and as an info only: the last fifth of the evaluations, three at least,
 the noise, while the training loss went on falling and the gap is more than a tenth (the threshold of SageMaker's rule
 Overfit) and wider than it was.  That is where early stopping with a patience of three ends a run, and all that its log
 has of the fork.
+
+Earlier still, and an info too: the validation has stopped where the training has not.  Over the last quarter of the
+evaluations, five at least, it gained less than half of a percent and less than a fifth of what the training loss did
+(slopes of Theil and Sen), which fell by more than 2 % and two errors of its slope, with that gap; and noise could hide
+no more than that fifth.  Four fifths of what is learnt are then learnt by heart.
 """
 
 from __future__ import annotations
@@ -25,8 +30,9 @@ import math
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Severity, Verdict
-from trainvitals.detect.evaluations import Point, Rise, SplitDetector, about, at_least, trend, validation_loss
+from trainvitals.detect.evaluations import Point, Rise, SplitDetector, about, at_least, noise, trend, validation_loss
 from trainvitals.detect.metric_names import main_metrics
+from trainvitals.detect.trend import theil_sen
 
 #: Fewer have no trend: the best one, three behind it, and one before.
 LEAST_POINTS = 5
@@ -42,6 +48,11 @@ FALL = 0.02
 ONSET_GAP = 0.1
 #: The best of many noisy evaluations stays the best for a while by chance, so this is a share of them.
 ONSET_SHARE = 0.2
+#: Of a validation that stopped: so many evaluations, this share of all, and what it may gain of the training's gain.
+#: Of five evaluations one may be out of order: a score of 1.22.
+STALL_POINTS, STALL_SHARE, STALL_GAIN, STALL_TREND = 5, 0.25, 0.2, 1.2
+#: And half of what a rise must be, to be one.
+STALL_MOST = 0.005
 _SPOKEN = (0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -109,6 +120,19 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         severity = next((name for share, name in reversed(LOSS_STEPS) if sure >= share), "info")
     elif _begins(curve, rise):
         ratio = 1.0
+    elif _stalls(curve):
+        return Verdict(
+            ratio=1.0,
+            since_step=best.step,
+            evidence=(
+                f"since step {best.step}: {split} loss stands at {math.exp(curve.validation[rise.best]):.4g}, while the"
+                " training loss falls: what is learnt is learnt by heart"
+            ),
+            statistics=statistics,
+            severity="info",
+            action=_action(best.step),
+            confidence=0.5,
+        )
     else:
         return Verdict(ratio=min(ratio, 0.99), statistics=statistics)
     metric = _improving(curve.points[rise.best :])
@@ -120,11 +144,15 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         evidence=_say(split, curve, rise, loss, metric),
         statistics=statistics,
         severity=severity,
-        action=(
-            f"data: look for repeated samples, and add data; parameters: stop at the checkpoint of step {best.step},"
-            " train for fewer epochs, raise weight decay, dropout or augmentation"
-        ),
+        action=_action(best.step),
         confidence=0.9 if ratio >= 2.0 and not metric else 0.7 if loss >= LOSS_STEPS[0][0] else 0.5,
+    )
+
+
+def _action(best: int) -> str:
+    return (
+        f"data: look for repeated samples, and add data; parameters: stop at the checkpoint of step {best},"
+        " train for fewer epochs, raise weight decay, dropout or augmentation"
     )
 
 
@@ -153,6 +181,22 @@ def _begins(curve: _Curve, rise: Rise) -> bool:
     train = curve.train[rise.best :]
     gap, before = curve.validation[-1] - curve.train[-1], level - train[0]
     return trend(train) <= -TREND and train[0] - train[-1] >= FALL and gap >= ONSET_GAP and gap > before
+
+
+def _stalls(curve: _Curve) -> bool:
+    """Whether the validation has stopped, and the training goes on, each with a gap that grows."""
+    count = max(STALL_POINTS, math.ceil(STALL_SHARE * len(curve.points)))
+    if len(curve.points) < 2 * STALL_POINTS:
+        return False
+    train, validation = curve.train[-count:], curve.validation[-count:]
+    gap, before = validation[-1] - train[-1], validation[0] - train[0]
+    if gap < ONSET_GAP or gap <= before or trend(train) > -STALL_TREND:
+        return False
+    places = list(range(count))
+    learnt, gained = (-theil_sen(places, values) * (count - 1) for values in (train, validation))
+    # Noise must not hide a gain, nor make one: two errors of a slope over so many evaluations.
+    hidden, made = (2.0 * noise(values) * math.sqrt(12.0 / count) for values in (curve.validation, curve.train))
+    return learnt >= max(FALL, made) and gained <= STALL_MOST and max(gained, hidden) <= STALL_GAIN * learnt
 
 
 def _improving(points: list[Point]) -> str:
