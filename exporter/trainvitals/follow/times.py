@@ -132,8 +132,8 @@ def spread(taken: Taken, before: Moment | None, changed: float, share: float) ->
     as much as was read), the rest is taken to be like this part, and later parts go on from ``before``.
     Where some of them say when they were, the others follow those.
     """
-    own = [moment for moment in taken.times if moment is not None]
-    if len(own) == len(taken):
+    own = [moment for moment in taken.times if moment is not None] if taken.has_times else []
+    if own and len(own) == len(taken):
         return own
     gaps = _gaps(taken, before)
     span = sum(gaps)

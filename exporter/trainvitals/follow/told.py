@@ -6,7 +6,6 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterable
-from itertools import repeat
 
 from trainvitals.follow.base import Facts, Item, Piece, Row, Rows
 
@@ -78,9 +77,11 @@ class Told:
         while place < end:
             self._sample(rows[place - begin])
             place = 2 * place + 1
-        marks.extend(map(hash, zip(rows.steps, repeat(""), strict=False)))
-        for place in range(begin + -begin % self._every, len(marks), self._every):
-            marks[place] = self._mark(rows[place - begin], place)
+        marks.extend(map(hash, rows.steps))
+        some = range(-begin % self._every, len(rows), self._every)
+        columns = [column[some.start :: self._every] for column in rows.columns.values()]
+        for place, total in zip(some, map(_total, zip(*columns, strict=True)), strict=True):
+            marks[begin + place] = hash((rows.steps[place], "", total, len(columns)))
 
     def _new(self, items: Iterable[Item], limits: dict[str, int] | None) -> list[Item]:
         new: list[Item] = []
@@ -131,18 +132,22 @@ class Told:
         if not isinstance(item, Row):
             return hash(repr(item))
         if place % self._every:
-            return hash((item.step, item.split))
-        try:
-            total: object = math.fsum(item.values.values())
-        except (ValueError, OverflowError):
-            total = None
-        # The hash of NaN is another one for each NaN.
-        return hash((item.step, item.split, total if total == total else "nan", len(item.values)))  # noqa: PLR0124
+            return hash((item.step, item.split) if item.split else item.step)
+        return hash((item.step, item.split, _total(item.values.values()), len(item.values)))
 
 
 def _next_sample(place: int) -> int:
     """Return the first of 0, 1, 3, 7, ... that is not less."""
     return (1 << place.bit_length()) - 1
+
+
+def _total(values: Iterable[float]) -> float | str | None:
+    try:
+        total = math.fsum(values)
+    except (ValueError, OverflowError):
+        return None
+    # The hash of NaN is another one for each NaN.
+    return total if total == total else "nan"  # noqa: PLR0124
 
 
 def _checksum(item: Item) -> int:
