@@ -23,6 +23,7 @@ from trainvitals.detect.overfitting import Overfitting
 from trainvitals.detect.plateau import Plateau
 from trainvitals.detect.slowdown import Slowdown
 from trainvitals.detect.spike import LossSpike
+from trainvitals.detect.stop_loss import StopLoss
 
 __all__ = ["DETECTORS", "Category", "Detector", "Verdict", "build"]
 
@@ -41,6 +42,7 @@ DETECTORS: tuple[Callable[..., Detector], ...] = (
     Forgetting,
     MetricDecoupled,
     Plateau,
+    StopLoss,
     Slowdown,
     DataStarvation,
     CommunicationBound,

@@ -144,4 +144,35 @@ LEARNING: tuple[Alert, ...] = (
         impact="Steps are skipped or do harm; a NaN often follows.",
         diagnosis="The finding says which of these it is, and since when.",
     ),
+    Alert(
+        name="TrainvitalsStopLoss",
+        file="parameter",
+        category="parameter",
+        severity="warning",
+        gauge="learning",
+        signal="stop_loss",
+        expr=active("stop_loss"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: what was agreed to stop it by has come true",
+        summary_zh="训练 {{ $labels.run }}:已满足事先约定的停止条件",
+        description=findings("stop_loss", "A rule that was agreed before the run is met") + ".",
+        description_zh=findings("stop_loss", "训练前约定的停止规则已满足") + "。",
+        action=(
+            "Data first: see whether better or other data is at hand; it buys more than further steps do. "
+            "Parameters: if the learning rate can still come down, begin its decay; else stop, as was agreed, and keep "
+            "the best checkpoint. "
+            "Model: where the loss is not good enough, a larger one."
+        ),
+        action_zh=(
+            "先查数据:是否有更好或不同的数据,其收益高于继续训练。"
+            "再查参数:若学习率还能下降,开始衰减;否则按约定停止并保留最佳检查点。"
+            "后查模型:损失仍不够好时换更大的模型。"
+        ),
+        impact="Each further device-hour buys less than was agreed to be worth it.",
+        diagnosis=(
+            "The rule is `detectors.stop_loss` in the settings of the exporter; without one this never fires. The "
+            "statistics say what an hour of one device buys (`gain`, `gain_upper`) and what was spent "
+            "(`device_hours`)."
+        ),
+    ),
 )
