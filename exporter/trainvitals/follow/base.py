@@ -199,6 +199,7 @@ class LineFormat(Format):
     ``needles``: only lines that hold one of these byte strings are fed; digits, blanks and ``.,+-`` stand for each
     other.  They are what makes reading fast, since a line that is fed costs microseconds.  Choose rare ones, free of
     colours (``step:`` and not ``step: 5``, when an ANSI code could stand between).  Empty: every line is fed.
+    ``sniff`` is asked about a text with one of them only.
 
     ``prefixed``: whether lines may carry the prefix of a rank or a launcher, which is cut off; False for formats whose
     lines have no room for one (CSV, JSON lines).

@@ -1,76 +1,124 @@
-"""The table of formats: each is one file beside this one and one row."""
+"""The table of formats: each is one file beside this one and one row.
+
+A format is imported when it may be needed: to import all takes as long as to read many a log.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, cast, overload
 
 from trainvitals.follow import text
-from trainvitals.follow.base import NO, SURE, Format, LineFormat
-from trainvitals.follow.formats.deepspeed import DeepSpeed
-from trainvitals.follow.formats.fairseq import Fairseq
-from trainvitals.follow.formats.json_lines import JsonLines, LlamaFactory, MsSwift, OpenMMLab
-from trainvitals.follow.formats.keras import Keras
-from trainvitals.follow.formats.llmc import LlmC
-from trainvitals.follow.formats.megatron import Megatron
-from trainvitals.follow.formats.mindformers import MindFormers
-from trainvitals.follow.formats.mlflow import MLflow, MLflowFolder
-from trainvitals.follow.formats.modded_nanogpt import ModdedNanoGPT
-from trainvitals.follow.formats.nanogpt import NanoGPT
-from trainvitals.follow.formats.openmmlab import OpenMMLabText
-from trainvitals.follow.formats.paddlenlp import PaddleNLP
-from trainvitals.follow.formats.plain import Pairs, Plain
-from trainvitals.follow.formats.series_json import SeriesJson
-from trainvitals.follow.formats.swanlab import SwanLab
-from trainvitals.follow.formats.tables import Table
-from trainvitals.follow.formats.tensorboard import TensorBoard
-from trainvitals.follow.formats.torchtitan import TorchTitan, TorchTitanEvents
-from trainvitals.follow.formats.trackio import Trackio
-from trainvitals.follow.formats.trainer_state import TrainerState
-from trainvitals.follow.formats.transformers import Transformers
-from trainvitals.follow.formats.ultralytics import Ultralytics
-from trainvitals.follow.formats.verl import Verl
-from trainvitals.follow.formats.wandb import Wandb
+from trainvitals.follow.base import GUESS, NO, SURE, FileFormat, Format, LineFormat
 
-__all__ = ["FORMATS", "choose", "describe", "why_unknown"]
+__all__ = ["FORMATS", "Formats", "choose", "describe", "why_unknown"]
 
 log = logging.getLogger(__name__)
 
+_DATABASE, _BRACE = (b"SQLite format 3",), (b"{",)
+
+
+class Known(NamedTuple):
+    """A format: its name, its module and class, and what is known of it before it is imported.
+
+    ``marks``: a piece of a file that holds none of these bytes is none of its (where there are no marks, any piece may
+    be).  ``folder`` and ``surest`` are as in :class:`trainvitals.follow.base.FileFormat` and its base.
+    """
+
+    name: str
+    module: str
+    kind: str
+    marks: tuple[bytes, ...] = ()
+    folder: bool = False
+    surest: int = SURE
+
+
+class Formats(Sequence[Format]):
+    """All formats, of which those are imported that somebody looks at."""
+
+    def __init__(self, rows: Sequence[Known]) -> None:
+        self.rows = rows
+        self._made: dict[str, Format] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Format: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Format]: ...
+
+    def __getitem__(self, place: int | slice) -> Format | list[Format]:
+        if isinstance(place, slice):
+            return [self.make(row) for row in self.rows[place]]
+        return self.make(self.rows[place])
+
+    @classmethod
+    def of(cls, formats: Sequence[Format]) -> Formats:
+        """Return some formats that are there already in this form."""
+        if isinstance(formats, cls):
+            return formats
+        table = cls([Known(known.name, "", "", (), _is_folder(known), known.surest) for known in formats])
+        table._made = {known.name: known for known in formats}
+        return table
+
+    def make(self, row: Known) -> Format:
+        """Return the format of a row."""
+        found = self._made.get(row.name)
+        if found is None:
+            module = import_module(f"{__name__}.{row.module}")
+            found = self._made[row.name] = cast("Format", getattr(module, row.kind)())
+        return found
+
+    def named(self, name: str) -> Format | None:
+        """Return the format of this name."""
+        return next((self.make(row) for row in self.rows if row.name == name), None)
+
+    def of_folders(self) -> list[Format]:
+        """Return those that are folders."""
+        return [self.make(row) for row in self.rows if row.folder]
+
+
 #: In alphabetical order of their files within each group; of formats that are equally sure, the first one wins.
-FORMATS: tuple[Format, ...] = (
-    # Text of one program.
-    DeepSpeed(),
-    Fairseq(),
-    Keras(),
-    LlmC(),
-    Megatron(),
-    MindFormers(),
-    ModdedNanoGPT(),
-    NanoGPT(),
-    OpenMMLabText(),
-    PaddleNLP(),
-    TorchTitan(),
-    Transformers(),
-    Ultralytics(),
-    Verl(),
-    # Structured.
-    LlamaFactory(),
-    MLflow(),
-    MLflowFolder(),
-    MsSwift(),
-    OpenMMLab(),
-    SeriesJson(),
-    SwanLab(),
-    TensorBoard(),
-    TorchTitanEvents(),
-    Trackio(),
-    TrainerState(),
-    Wandb(),
-    Table(),
-    JsonLines(),
-    # Careful guesses, last.
-    Pairs(),
-    Plain(),
+FORMATS = Formats(
+    (
+        # Text of one program.
+        Known("deepspeed", "deepspeed", "DeepSpeed", (b"logging.py:", b"timer.py:", b"iter time (s): ")),
+        Known("fairseq", "fairseq", "Fairseq", (b'": "', b"loss=", b"fairseq_cli")),
+        Known("keras", "keras", "Keras", (b"loss: ",)),
+        Known("llm.c", "llmc", "LlmC", (b"tel:", b"trl:", b"eval:", b"| norm ", b"(took ")),
+        Known("megatron", "megatron", "Megatron", (b"iteration",)),
+        Known("mindformers", "mindformers", "MindFormers", (b"poch",)),
+        Known("modded-nanogpt", "modded_nanogpt", "ModdedNanoGPT", (b"step:",)),
+        Known("nanogpt", "nanogpt", "NanoGPT", (b": loss ", b"| loss", b"val ", b"train ")),
+        Known("openmmlab", "openmmlab", "OpenMMLabText", (b"Epoch", b"Iter")),
+        Known("paddlenlp", "paddlenlp", "PaddleNLP", (b"INFO]",)),
+        Known("torchtitan", "torchtitan", "TorchTitan", (b"step:",)),
+        Known("transformers", "transformers", "Transformers", (b"{'",)),
+        Known("ultralytics", "ultralytics", "Ultralytics", (b"Epoch",)),
+        Known("verl", "verl", "Verl", (b"step:",)),
+        # Structured.
+        Known("llamafactory", "json_lines", "LlamaFactory", _BRACE),
+        Known("mlflow", "mlflow", "MLflow", _DATABASE),
+        Known("mlflow-files", "mlflow", "MLflowFolder", folder=True),
+        Known("ms-swift", "json_lines", "MsSwift", _BRACE),
+        Known("openmmlab-json", "json_lines", "OpenMMLab", _BRACE),
+        Known("series-json", "series_json", "SeriesJson", _BRACE),
+        Known("swanlab", "swanlab", "SwanLab", (b":SWL",)),
+        Known("tensorboard", "tensorboard", "TensorBoard", (b"brain.Event:",)),
+        Known("torchtitan-events", "torchtitan", "TorchTitanEvents", (b"log_type_name",)),
+        Known("trackio", "trackio", "Trackio", _DATABASE),
+        Known("trainer-state", "trainer_state", "TrainerState", _BRACE),
+        Known("wandb", "wandb", "Wandb", (b":W&B",)),
+        Known("table", "tables", "Table"),
+        Known("jsonl", "json_lines", "JsonLines", _BRACE),
+        # Careful guesses, last.
+        Known("pairs", "plain", "Pairs", surest=GUESS),
+        Known("plain", "plain", "Plain", surest=GUESS),
+    )
 )
 
 
@@ -82,15 +130,21 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
     """
     chosen: Format | None = None
     best = above
-    clean: bytes | None = None
-    bare = b""
-    for candidate in formats:
-        if candidate.surest <= above:
+    table = Formats.of(formats)
+    clean = b"" if _is_binary(head) else text.clean(head)
+    bare = text.bare(clean)
+    shape = text.shape(bare)
+    for row in table.rows:
+        if (
+            row.folder
+            or row.surest <= best
+            or (row.marks and not any(mark in head or mark in clean for mark in row.marks))
+        ):
             continue
+        candidate = table.make(row)
         if isinstance(candidate, LineFormat):
-            if clean is None:
-                clean = b"" if _is_binary(head) else text.clean(head)
-                bare = text.bare(clean)
+            if candidate.needles and not any(text.shape(needle) in shape for needle in candidate.needles):
+                continue
             piece = bare if candidate.prefixed else clean
         else:
             piece = head
@@ -108,7 +162,7 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
 
 def why_unknown(name: str) -> str:
     """Return what is wrong with the name of a format, in one line; empty where there is one of this name."""
-    known = [known.name for known in FORMATS]
+    known = [row.name for row in FORMATS.rows]
     if name in known:
         return ""
     import difflib  # noqa: PLC0415  Rarely needed.
@@ -126,6 +180,10 @@ def describe() -> str:
         beside = "; ".join(part for part in (known.framework, extra) if part and part != known.name)
         lines.append(f"{known.name:<18}{beside}".rstrip())
     return "\n".join(lines)
+
+
+def _is_folder(known: Format) -> bool:
+    return isinstance(known, FileFormat) and known.folder
 
 
 def _is_binary(head: bytes) -> bool:
