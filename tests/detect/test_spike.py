@@ -52,7 +52,7 @@ def test_a_spike_of_the_shape_of_blooms_is_found_within_six_steps(warm):
     assert found + 1 <= 6
     verdict = warm.verdict
     assert verdict.since_step == 802
-    assert verdict.evidence == "since step 802: loss rose from 2.999 to 6.96"
+    assert verdict.evidence == "since step 802: loss rose from 2.998 to 6.96"
     assert verdict.statistics["unrecovered"] < 1.0
 
 

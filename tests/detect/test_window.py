@@ -73,6 +73,35 @@ def test_a_level_is_looked_at_again_after_some_pushes():
     assert made.level().spread > 0.0
 
 
+@given(st.lists(st.integers(1, 150), min_size=1, max_size=12), st.integers(1, 20))
+def test_values_in_blocks_are_as_good_as_one_by_one(blocks, ask):
+    """Level and factor are those of the last multiple of 16 values, whenever they are asked for."""
+    numbers = random.Random(len(blocks))
+    singly, at_once = [(Window(48, refresh=16), Correlation(32, refresh=16)) for _ in range(2)]
+    for size in blocks:
+        values = [numbers.gauss(0.0, 1.0) for _ in range(size)]
+        for made in at_once:
+            made.extend(values)
+        for place, value in enumerate(values):
+            for made in singly:
+                made.push(value)
+            if place % ask == 0:
+                assert (singly[0].level().spread >= 0.0, singly[1].factor >= 1.0) == (True, True)
+        assert at_once[0].level() == singly[0].level()
+        assert at_once[1].factor == singly[1].factor
+        assert at_once[0].full == singly[0].full
+
+
+def test_there_is_room_up_to_the_next_look():
+    """So many values are judged by one level."""
+    made = Window(8, refresh=4)
+    rooms = []
+    for value in range(6):
+        rooms.append(made.room)
+        made.push(float(value))
+    assert rooms == [4, 3, 2, 1, 4, 3]
+
+
 @given(st.lists(st.floats(-1e38, 1e38), min_size=1, max_size=60), st.integers(1, 20))
 def test_the_sorted_values_stay_those_of_the_window(values, size):
     """Whatever comes and goes, the median is that of the last ``size`` values."""

@@ -82,6 +82,13 @@ class HeldDetector(Detector, Protocol):
         """Whether the signal is on."""
 
 
+class HeldBlockDetector(HeldDetector, Protocol):
+    """Both."""
+
+    def observe_all(self, steps: Steps) -> int:
+        """See :class:`BlockDetector`."""
+
+
 def one_by_one(detector: HeldDetector, steps: Steps) -> int:
     """Hand on steps alone, up to one that turns the signal on; return how many: see :class:`BlockDetector`."""
     before = detector.held
@@ -92,6 +99,21 @@ def one_by_one(detector: HeldDetector, steps: Steps) -> int:
             return taken
         before = now
     return len(steps)
+
+
+def by_pieces(detector: HeldBlockDetector, steps: Steps, size: int = 64) -> int:
+    """Hand on steps of which some are odd in pieces of this size, and those of a piece alone; as ``one_by_one``."""
+    if len(steps) <= size:
+        return one_by_one(detector, steps)
+    taken = 0
+    while taken < len(steps):
+        before = detector.held
+        piece = steps.part(taken, taken + size)
+        count = detector.observe_all(piece)
+        taken += count
+        if count < len(piece) or (detector.held and not before):
+            break
+    return taken
 
 
 class EventDetector(Detector, Protocol):
@@ -186,6 +208,24 @@ class Timeline:
         if len(self._recent) > self.LATE:
             del self._recent[next(iter(self._recent))]
         return anew
+
+    def leads_to(self, steps: Steps) -> bool:
+        """Whether the first of these steps is the newest one, and no late value: then each next one is, too."""
+        newest = self._newest
+        return newest is None or steps.first > newest.count or not self._is_late(steps[0], newest)
+
+    def go_on(self, steps: Steps, end: int) -> None:
+        """Take the steps of a block up to, and without, this place, behind its first, which ``begins_anew`` took."""
+        if end <= 1:
+            return
+        has_loss = "loss" in steps.columns
+        begin = max(1, end - self.LATE)
+        recent = self._recent
+        for count, number in enumerate(steps.numbers[begin:end], steps.first + begin):
+            recent[count] = (number, has_loss)
+        for count in list(recent)[: -self.LATE]:
+            del recent[count]
+        self._newest = Step(steps.numbers[end - 1], steps.first + end - 1, steps.times[end - 1], {})
 
     def _is_late(self, step: Step, newest: Step) -> bool:
         known = self._recent.get(step.count)

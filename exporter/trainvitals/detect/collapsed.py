@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from trainvitals.detect.base import Category, Verdict
-from trainvitals.telemetry import Step
+from trainvitals.detect.base import Category, Verdict, by_pieces
+from trainvitals.telemetry import Step, Steps
 
 #: So many exact zeros in a row; with a gradient norm that is not finite or does not move by a digit, two fewer.
 ZEROS = 5
@@ -64,6 +64,20 @@ class LossCollapsed:
         if norm is not None and self._zeros <= ZEROS:
             self._broken = self._broken or not math.isfinite(norm)
             self._norms.add(norm)
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, up to one that turns the signal on; return how many."""
+        losses = steps.columns.get("loss")
+        if losses is None:
+            return len(steps)
+        low, high = steps.extent("loss")
+        # NaN compares as false.
+        if not (low > 0.0 or high < 0.0) and 0.0 in losses:
+            return by_pieces(self, steps)
+        self._zeros = 0
+        self._before.extend(losses[-BEFORE:] if steps.is_finite("loss") else filter(math.isfinite, losses))
+        self._last = steps.numbers[-1]
+        return len(steps)
 
     @property
     def held(self) -> bool:

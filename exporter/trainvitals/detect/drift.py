@@ -12,14 +12,15 @@ that comes in bursts has a long tail, which the third knows.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
-from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, middle
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 _LARGEST = 1e6
 #: The largest of 16 normal values is expected so many deviations above their middle.
@@ -92,6 +93,8 @@ class LossDrift:
         self._segment = _Segment()
         self._episode: _Episode | None = None
         self._ratio: float | None = None
+        #: In place of a ratio that nobody has asked for yet: the median of the last block, and those of its baseline.
+        self._calm: tuple[float, list[float]] | None = None
         self._gated = why
 
     def observe(self, step: Step) -> None:
@@ -120,6 +123,61 @@ class LossDrift:
         if len(points) == self._settings.block:
             self._close()
 
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, up to one that turns the signal on; return how many."""
+        if self._episode is not None or not self._is_steady(steps):
+            return by_pieces(self, steps)
+        taken, columns = len(steps), steps.columns
+        if (losses := columns.get("loss")) is not None:
+            taken = self._take_all(steps.numbers, losses)
+            self._last = steps.numbers[taken - 1]
+        if (rates := columns.get("learning_rate")) is not None:
+            low = steps.extent("learning_rate")[0] if taken == len(steps) else min(rates[:taken])
+            self._lowest_rate = min(self._lowest_rate, low)
+        if (sizes := columns.get("global_batch_size")) is not None:
+            self._batch = sizes[0]
+        return taken
+
+    def _is_steady(self, steps: Steps) -> bool:
+        """Return whether all losses count, and neither learning rate nor batch size begins a segment."""
+        columns = steps.columns
+        if "loss" in columns:
+            low, high = steps.extent("loss")
+            # NaN compares as false.
+            if not (low > -1e38 and high < 1e38):
+                return False
+        if (sizes := columns.get("global_batch_size")) is not None:
+            batch = sizes[0] if self._batch is None else self._batch
+            if steps.extent("global_batch_size") != (batch, batch):
+                return False
+        if (rates := columns.get("learning_rate")) is None:
+            return True
+        low, high = steps.extent("learning_rate")
+        lowest, most = self._lowest_rate, 1.0 + self._settings.learning_rate_rise
+        if not 0.0 <= low <= high < math.inf:
+            return False
+        return high <= min(low, lowest) * most or (
+            rates[0] <= lowest * most and rates[0] == high and rates == sorted(rates, reverse=True)
+        )
+
+    def _take_all(self, numbers: list[int], losses: list[float]) -> int:
+        """Take losses up to one that turns the signal on; return how many."""
+        if numbers[0] < self._last:
+            self._begin_segment(f"the run went back to step {numbers[0]}")
+        size, segment = self._settings.block, self._segment
+        place = 0 if segment.points else bisect_left(numbers, self._settings.warmup_steps)
+        while place < len(losses):
+            if not segment.points:
+                segment.begun = numbers[place]
+            end = place + size - len(segment.points)
+            segment.points += losses[place:end]
+            if len(segment.points) == size:
+                self._close()
+                if self._episode is not None:
+                    return end
+            place = end
+        return len(losses)
+
     def _follow_rate(self, rate: float) -> None:
         if rate < self._lowest_rate:
             self._lowest_rate = rate
@@ -139,6 +197,12 @@ class LossDrift:
             self._push(block, value)
             return
         middles = list(segment.middles)[: settings.baseline]
+        if value <= max(middles) and settings.errors > _LARGEST_OF_16:
+            # As nearly always: by the third error it is less than that.
+            self._ratio, self._calm = 0.0, (value, middles)
+            self._keep(block, value)
+            return
+        self._calm = None
         center = middle(sorted(middles))
         errors = 0.0
         if value > center:
@@ -152,11 +216,16 @@ class LossDrift:
                     segment.above.clear()
                 self._ratio = errors / settings.errors if self._episode is not None else 0.99
                 return
-        for _, held, known in segment.above:
-            self._push(held, known)
-        segment.above.clear()
-        self._push(block, value)
+        self._keep(block, value)
         self._ratio = errors / settings.errors
+
+    def _keep(self, block: list[float], value: float) -> None:
+        segment = self._segment
+        if segment.above:
+            for _, held, known in segment.above:
+                self._push(held, known)
+            segment.above.clear()
+        self._push(block, value)
 
     def _push(self, block: list[float], value: float) -> None:
         segment, most = self._segment, self._settings.baseline + self._settings.lag
@@ -169,8 +238,7 @@ class LossDrift:
     def _error(self, center: float, value: float, middles: list[float]) -> float:
         """Return the standard error of a block's median; that of single losses is looked at only if it can matter."""
         segment, settings = self._segment, self._settings
-        scatter = MAD_TO_SIGMA * middle(sorted([abs(known - center) for known in middles]))
-        scatter = max(scatter, (max(middles) - center) / _LARGEST_OF_16)
+        scatter = _scatter(center, middles)
         if scatter > 0.0 and (value - center) < settings.errors * scatter:
             return scatter
         blocks = islice(segment.blocks, settings.baseline)
@@ -204,6 +272,11 @@ class LossDrift:
         """
         if self._ratio is None:
             return None
+        if self._calm is not None:
+            value, middles = self._calm
+            center = middle(sorted(middles))
+            over = (value - center) / _scatter(center, middles) if value > center else 0.0
+            self._ratio, self._calm = over / self._settings.errors, None
         errors = self._ratio * self._settings.errors
         episode = self._episode
         if episode is None:
@@ -218,6 +291,12 @@ class LossDrift:
             confidence=0.9 if episode.blocks >= self._settings.in_a_row else 0.7,
             gated=self._gated,
         )
+
+
+def _scatter(center: float, middles: list[float]) -> float:
+    """Return the standard deviation of medians."""
+    deviation = MAD_TO_SIGMA * middle(sorted([abs(known - center) for known in middles]))
+    return max(deviation, (max(middles) - center) / _LARGEST_OF_16)
 
 
 _ACTION = (

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import Literal
 
-from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.window import middle
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 Kind = Literal["exploding", "vanishing", "broken", "scale"]
 
@@ -30,6 +31,7 @@ BROKEN_POINTS = 33
 HALVINGS, WITHIN_STEPS, SETTLED_REPORTS = 8, 100, 20
 #: A finding is held for so many reports, so that a scrape sees it.
 HOLD_POINTS = 16
+_PIECE = 64
 
 
 class GradientAnomaly:
@@ -47,10 +49,12 @@ class GradientAnomaly:
         self._begin()
 
     def _begin(self) -> None:
-        self._norms: deque[float] = deque(maxlen=BASELINE)
+        #: Those that the median is of, up to the last multiple of 16, and those that came after it.
+        self._norms: deque[float] = deque(maxlen=BASELINE + REFRESH)
         self._points = 0
-        self._median = math.inf
         self._age = 0
+        #: None: nobody has asked since then.
+        self._known: float | None = math.inf
         self._runs: dict[Kind, list[int]] = {"exploding": [0, 0], "vanishing": [0, 0], "broken": [0, 0]}
         self._quiet = True
         self._scale = 0.0
@@ -81,16 +85,68 @@ class GradientAnomaly:
             self._settled = self._settled or self._equal >= SETTLED_REPORTS
         if norm is not None:
             if TINY <= norm <= FACTOR * self._median and self._quiet:
-                self._keep(norm)
+                self._keep((norm,))
             elif not values.get("skipped"):
                 self._take_odd(norm, step.step)
 
-    def _keep(self, norm: float) -> None:
-        self._points += 1
-        self._norms.append(norm)
-        self._age += 1
-        if self._age >= REFRESH and self._points >= WARMUP_POINTS:
-            self._median, self._age = middle(sorted(self._norms)), 0
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, up to one that turns the signal on; return how many."""
+        columns = steps.columns
+        norms, scales = columns.get("grad_norm"), columns.get("loss_scale")
+        if norms is None and scales is None:
+            return len(steps)
+        anew = steps.numbers[0] < self._last
+        if not (anew or (self._quiet and not self._held)) or not self._are_usual(steps, anew=anew):
+            return by_pieces(self, steps, _PIECE if len(steps) > _PIECE else REFRESH - self._age)
+        if anew:
+            self._begin()
+        self._last = steps.numbers[-1]
+        if scales is not None:
+            self._equal += len(scales)
+            if scales[0] != self._scale:
+                self._scale, self._equal = scales[0], len(scales) - 1
+                self._halved.clear()
+            self._settled = self._settled or self._equal >= SETTLED_REPORTS
+        if norms is not None:
+            self._keep(norms)
+        return len(steps)
+
+    def _are_usual(self, steps: Steps, *, anew: bool) -> bool:
+        """Return whether the scale stands still, and no norm can be far from the median of its time."""
+        if "loss_scale" in steps.columns:
+            low, high = steps.extent("loss_scale")
+            # A scale of 0 is the one that was never seen.
+            if not 0.0 < low == high < math.inf or (self._scale not in {0.0, low} and not anew):
+                return False
+        if "grad_norm" not in steps.columns:
+            return True
+        low, high = steps.extent("grad_norm")
+        if not TINY <= low <= high < math.inf:
+            return False
+        if anew or not self._norms:
+            return high <= FACTOR * low
+        # No median is below all that it is of.
+        return high <= FACTOR * min(low, *self._norms) or (
+            self._age + len(steps) <= REFRESH and high <= FACTOR * self._median
+        )
+
+    def _keep(self, norms: Sequence[float]) -> None:
+        self._points += len(norms)
+        self._norms.extend(norms)
+        self._age += len(norms)
+        if self._age >= REFRESH:
+            self._age %= REFRESH
+            if self._points - self._age >= WARMUP_POINTS:
+                self._known = None
+
+    @property
+    def _median(self) -> float:
+        if self._known is None:
+            norms = list(self._norms)
+            if self._age:
+                del norms[-self._age :]
+            self._known = middle(sorted(norms[-BASELINE:]))
+        return self._known
 
     def _take_odd(self, norm: float, step: int) -> None:
         finite = math.isfinite(norm)
@@ -102,7 +158,7 @@ class GradientAnomaly:
         self._quiet = not any(count for count, _ in self._runs.values())
         if finite and norm >= TINY:
             # Capped, or a level that stays would never become the baseline, and an explosion would at once.
-            self._keep(min(norm, FACTOR * self._median))
+            self._keep((min(norm, FACTOR * self._median),))
 
     def _count(self, kind: Kind, seen: bool, wanted: int, step: int, what: str) -> None:
         run = self._runs[kind]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from trainvitals.detect.base import Category, Latch, Timeline, Verdict
-from trainvitals.telemetry import Step
+from trainvitals.detect.base import Category, Latch, Timeline, Verdict, by_pieces
+from trainvitals.telemetry import Step, Steps
 
 #: Long enough for several scrapes and for Alertmanager's group wait; then the counter alone remembers.
 HOLD_SECONDS = 300.0
@@ -56,10 +56,7 @@ class NonfiniteLoss:
     def observe(self, step: Step) -> None:
         """Look at ``loss``, ``grad_norm`` and ``skipped`` among the values."""
         if self._timeline.begins_anew(step):
-            self._latch.settle()
-            self._last_finite = None
-            self._searching = 0
-            self._skipped.clear()
+            self._begin_anew()
         if step.values.get("skipped"):
             self._skipped.append(step.count)
         loss = step.values.get("loss")
@@ -82,6 +79,26 @@ class NonfiniteLoss:
             if len(self._counts) < ODD_STEPS:
                 self._counts.append(step.count)
             self._latch.update(float(self._steps), step)
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, up to one that turns the signal on; return how many."""
+        columns, count = steps.columns, len(steps)
+        if self._latch.held or not (_are_sound(steps) and self._timeline.leads_to(steps)):
+            return by_pieces(self, steps)
+        if self._timeline.begins_anew(steps[0]):
+            self._begin_anew()
+        self._timeline.go_on(steps, count)
+        if (losses := columns.get("loss")) is not None:
+            self._seen = True
+            self._last_finite = (steps.numbers[-1], losses[-1])
+            self._searching = 0
+        return count
+
+    def _begin_anew(self) -> None:
+        self._latch.settle()
+        self._last_finite = None
+        self._searching = 0
+        self._skipped.clear()
 
     def verdict(self) -> Verdict | None:
         """Return the number of non-finite steps of this episode as the ratio; None as long as there is no loss."""
@@ -114,6 +131,19 @@ _ACTION_AT_ONCE = (
     "data: look for NaN, infinity and empty batches in the input; parameters: lower the learning rate by 10 times, "
     "compute the loss in float32"
 )
+
+
+def _are_sound(steps: Steps) -> bool:
+    """Return whether none was skipped and each loss, if there are any, is a number that counts as one."""
+    columns = steps.columns
+    if "skipped" in columns and steps.extent("skipped") != (0.0, 0.0):
+        return False
+    if "loss" not in columns:
+        return True
+    low, high = steps.extent("loss")
+    if not -math.inf < low <= high < math.inf:
+        return False
+    return not low <= 0.0 <= high or "grad_norm" not in columns or steps.is_finite("grad_norm")
 
 
 def _word(loss: float, grad_norm: float) -> str:

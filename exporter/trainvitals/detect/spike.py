@@ -26,12 +26,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
-from trainvitals.detect.base import Category, Latch, Timeline, Verdict
+from trainvitals.detect.base import Category, Latch, Timeline, Verdict, by_pieces
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, Correlation, Level, Window, middle
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 #: The range of a 32-bit float: no difference of two such losses overflows.
 _LARGEST_LOSS = 1e38
@@ -173,14 +174,72 @@ class LossSpike:
         Losses that are not finite are another detector's, and are left out here.
         """
         if self._timeline.begins_anew(step):
-            self._latch.settle()
-            self._points = 0
-            self._learning_rate = None
-            self._begin_segment()
+            self._begin_anew()
         self._follow_learning_rate(step.values.get("learning_rate"))
         loss = step.values.get("loss")
-        if loss is None or not math.isfinite(loss):
-            return
+        if loss is not None and math.isfinite(loss):
+            self._take(loss, step)
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, up to one that turns the signal on; return how many."""
+        rates = steps.columns.get("learning_rate")
+        if (rates is not None and not steps.is_finite("learning_rate")) or not self._timeline.leads_to(steps):
+            return by_pieces(self, steps)
+        if self._timeline.begins_anew(steps[0]):
+            self._begin_anew()
+        taken = 0
+        for end in self._stretches(steps):
+            if rates is not None:
+                self._follow_learning_rate(rates[taken])
+            taken, goes_on = self._take_stretch(steps, taken, end)
+            if rates is not None:
+                self._learning_rate = rates[taken - 1]
+            if not goes_on:
+                break
+        self._timeline.go_on(steps, taken)
+        return taken
+
+    def _begin_anew(self) -> None:
+        self._latch.settle()
+        self._points = 0
+        self._learning_rate = None
+        self._begin_segment()
+
+    def _stretches(self, steps: Steps) -> list[int]:
+        """Return where stretches without a jump of the learning rate end."""
+        rates, most = steps.columns.get("learning_rate"), 1.0 + self._settings.learning_rate_jump
+        if rates is None:
+            return [len(steps)]
+        low, high = steps.extent("learning_rate")
+        if high <= low * most:
+            return [len(steps)]
+        jumps = [place for place, (before, rate) in enumerate(pairwise(rates), 1) if rate > before * most]
+        return [*jumps, len(steps)]
+
+    def _take_stretch(self, steps: Steps, begin: int, end: int) -> tuple[int, bool]:
+        """Take the losses between these places, and return the place behind the last one.
+
+        Return also whether it goes on from there: not behind a step that turned the signal on.
+        """
+        losses = steps.columns.get("loss")
+        if losses is None:
+            return end, True
+        is_finite = steps.is_finite("loss")
+        place = begin
+        while place < end:
+            if self._is_calm and (passed := self._pass_all(steps, losses, place, end)):
+                place += passed
+                continue
+            loss = losses[place]
+            place += 1
+            if is_finite or math.isfinite(loss):
+                held = self._latch.held
+                self._take(loss, Step(steps.numbers[place - 1], steps.first + place - 1, steps.times[place - 1], {}))
+                if self._latch.held and not held:
+                    return place, False
+        return end, True
+
+    def _take(self, loss: float, step: Step) -> None:
         self._points += 1
         if self._is_calm and self._pass(loss, step):
             return
@@ -214,6 +273,69 @@ class LossSpike:
         recent.append(_Point(step.step, step.count, loss, sigmas, loss))
         self._is_stale = True
         return True
+
+    def _pass_all(self, steps: Steps, losses: list[float], begin: int, end: int) -> int:
+        """Take losses from this place on, as long as :meth:`_pass` would, up to the next look at the baseline.
+
+        Return how many they were.
+        """
+        if self._loud:
+            return 0
+        known = self._baseline.level()
+        if known is not self._known:
+            self._know(known)
+        if self._loud or self._level.spread <= 0.0:
+            return 0
+        chunk = losses[begin : min(end, begin + self._baseline.room)]
+        center, tail, low = known.center, self._level.tail, min(chunk)
+        if (
+            not (steps.is_finite("loss") or math.isfinite(sum(chunk)))
+            or low < -_LARGEST_LOSS
+            or low - center <= -_LARGEST_SIGMAS * tail
+        ):
+            return 0
+        sigmas = [(loss - center) / tail for loss in chunk]
+        nearly = self._calm_tails * (1.0 - 1e-9)
+        large = [place for place, above in enumerate(sigmas) if above >= nearly]
+        if large:
+            calm = self._calm_length(chunk, sigmas, large)
+            if not calm:
+                return 0
+            del chunk[calm:], sigmas[calm:]
+        count = len(chunk)
+        recent = self._recent
+        self._baseline.extend([*[point.capped for point in recent], *chunk][:count])
+        self._correlation.extend([*[point.sigmas for point in recent], *sigmas][:count])
+        first = max(0, count - self._settings.recent)
+        newest = begin + first
+        rows = zip(
+            steps.numbers[newest : begin + count],
+            range(steps.first + newest, steps.first + begin + count),
+            chunk[first:],
+            sigmas[first:],
+            chunk[first:],
+            strict=True,
+        )
+        recent.extend(map(_Point._make, rows))
+        self._points += count
+        self._is_stale = True
+        return count
+
+    def _calm_length(self, chunk: list[float], sigmas: list[float], candidates: list[int]) -> int:
+        """Return how many of these losses :meth:`_pass` would take before the first that it would not."""
+        recent, limit, tails = self._settings.recent, self._limit, self._calm_tails
+        large = [
+            place - recent for place, point in enumerate(self._recent) if point.loss >= limit or point.sigmas >= tails
+        ]
+        for place in candidates:
+            loss = chunk[place]
+            if loss >= limit:
+                if loss >= self._ceiling or len([known for known in large if known >= place - recent]) + 1 >= self._few:
+                    return place
+                large.append(place)
+            elif sigmas[place] >= tails:
+                large.append(place)
+        return len(chunk)
 
     def _know(self, known: Level) -> None:
         self._known, self._level = known, self._floored(known)

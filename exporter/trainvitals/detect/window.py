@@ -7,10 +7,11 @@ On 74 public GPT-2-class curves, mean/sigma with persistence found 4 % of the sp
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import mul
 from typing import NamedTuple
 
 #: MAD times this estimates the standard deviation of normally distributed values.
@@ -36,32 +37,69 @@ class Level(NamedTuple):
     tail: float
 
 
-class Window:
-    """The last ``size`` finite values, kept in order of arrival and sorted: a push costs about a microsecond.
+class _Tail:
+    """The last values, and a look at them that is taken once for ``refresh`` of them.
 
-    The level costs twenty; one value in many does not move it, so it is looked at every ``refresh`` pushes.
+    A look is at the ``size`` values up to the last multiple of ``refresh``, whenever it is asked for: so it is the same
+    for values that come one by one and in blocks.  It is taken when it is asked for, and not before.
     """
 
-    def __init__(self, size: int, *, refresh: int = 8) -> None:
+    def __init__(self, size: int, refresh: int, extra: int = 0) -> None:
         self._size = size
         self._refresh = refresh
+        #: Those that came after the last multiple.
         self._age = 0
-        self._known: Level | None = None
-        self._arrived: deque[float] = deque()
-        self._sorted: list[float] = []
+        self._values: deque[float] = deque(maxlen=size + extra + refresh)
 
     @property
     def full(self) -> bool:
         """Whether ``size`` values are there."""
-        return len(self._arrived) == self._size
+        return len(self._values) >= self._size
+
+    @property
+    def room(self) -> int:
+        """How many values may come until there is another look."""
+        return self._refresh - self._age
 
     def push(self, value: float) -> None:
         """Take a value; the oldest leaves a full window."""
-        if len(self._arrived) == self._size:
-            del self._sorted[bisect_left(self._sorted, self._arrived.popleft())]
-        self._arrived.append(value)
-        insort(self._sorted, value)
-        self._age += 1
+        self._values.append(value)
+        self._grow(1)
+
+    def extend(self, values: Sequence[float]) -> None:
+        """Take values."""
+        self._values.extend(values)
+        self._grow(len(values))
+
+    def _grow(self, count: int) -> None:
+        age = self._age + count
+        self._age = age % self._refresh
+        if age >= self._refresh:
+            self._forget()
+
+    def _forget(self) -> None:
+        raise NotImplementedError
+
+    def _seen(self, extra: int = 0) -> list[float]:
+        """Return the values of the last look, and so many before them."""
+        values = list(self._values)
+        if self._age and len(values) > self._age:
+            del values[-self._age :]
+        return values[-(self._size + extra) :]
+
+
+class Window(_Tail):
+    """The last ``size`` finite values, and their level as it was at the last multiple of ``refresh`` values.
+
+    A level costs ten microseconds; a few values in many do not move it.
+    """
+
+    def __init__(self, size: int, *, refresh: int = 64) -> None:
+        super().__init__(size, refresh)
+        self._known: Level | None = None
+
+    def _forget(self) -> None:
+        self._known = None
 
     def level(self) -> Level:
         """Return the level of at least one value.
@@ -69,29 +107,42 @@ class Window:
         The spread is never below the resolution of rounded values: where a log prints two decimals, one step of the
         last decimal is no deviation, though the MAD may be 0.
         """
-        if self._known is None or self._age >= self._refresh:
-            self._known, self._age = self._look(), 0
-        return self._known
-
-    def _look(self) -> Level:
-        values = self._sorted
-        center = middle(values)
-        # Two rising rows, which are sorted in one go.
-        split = bisect_left(values, center)
-        deviations = [center - value for value in reversed(values[:split])]
-        deviations += [value - center for value in values[split:]]
-        deviations.sort()
-        spread = MAD_TO_SIGMA * middle(deviations)
-        if spread == 0.0:
-            spread = MEAN_TO_SIGMA * sum(deviations) / len(deviations)
-        if len(set(values)) <= len(values) // 2:
-            gaps = [after - before for before, after in pairwise(values) if after > before]
-            spread = max(spread, min(gaps, default=0.0))
-        tail = (values[int(len(values) * UPPER_SHARE)] - center) / UPPER_SIGMAS
-        return Level(center, spread, max(spread, tail))
+        if self._known is not None:
+            return self._known
+        level = _look(sorted(self._seen()))
+        if len(self._values) >= self._refresh:
+            self._known = level
+        return level
 
 
-class Correlation:
+def _look(values: list[float]) -> Level:
+    center = middle(values)
+    count = len(values)
+    # Those that are nearest to the center are neighbours in the sorted row.
+    near = (count + 1) // 2
+    begin = bisect_left(
+        range(count - near), x=True, key=lambda place: values[place + near] - center >= center - values[place]
+    )
+    end = begin + near
+    deviation = max(values[end - 1] - center, center - values[begin])
+    if count % 2 == 0:
+        after = min(
+            values[end] - center if end < count else math.inf, center - values[begin - 1] if begin else math.inf
+        )
+        deviation = (deviation + after) / 2
+    spread = MAD_TO_SIGMA * deviation
+    if spread == 0.0:
+        spread = MEAN_TO_SIGMA * sum([abs(value - center) for value in values]) / count
+    # Three different values among the nearest: no two of them are further apart than the spread.
+    differ = values[begin] < values[(begin + end) // 2] < values[end - 1]
+    if not differ and len(set(values)) <= count // 2:
+        gaps = [after - before for before, after in pairwise(values) if after > before]
+        spread = max(spread, min(gaps, default=0.0))
+    tail = (values[int(count * UPPER_SHARE)] - center) / UPPER_SIGMAS
+    return Level(center, spread, max(spread, tail))
+
+
+class Correlation(_Tail):
     """How much neighbours among the last ``size`` deviations resemble each other.
 
     Batches that come in runs of like data, and losses that are logged as moving averages, give values that are no
@@ -102,33 +153,38 @@ class Correlation:
     #: Single outliers tell nothing about their neighbours.
     _LARGEST = 3.0
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._terms: deque[tuple[float, float, float]] = deque()
-        self._before = self._sum = self._squares = self._products = 0.0
+    def __init__(self, size: int, *, refresh: int = 64) -> None:
+        super().__init__(size, refresh, extra=1)
+        self._known: float | None = None
 
-    def push(self, sigmas: float) -> None:
-        """Take the next deviation, in standard deviations."""
-        value = max(-self._LARGEST, min(sigmas, self._LARGEST))
-        terms = (value, value * value, value * self._before)
-        self._terms.append(terms)
-        old = self._terms.popleft() if len(self._terms) > self._size else (0.0, 0.0, 0.0)
-        self._sum += terms[0] - old[0]
-        self._squares += terms[1] - old[1]
-        self._products += terms[2] - old[2]
-        self._before = value
+    def _forget(self) -> None:
+        self._known = None
 
     @property
     def factor(self) -> float:
         """Return what a standard error has to be multiplied with: 1 for independent values, at most 6.3."""
-        count = len(self._terms)
+        if self._known is not None:
+            return self._known
+        factor = self._reckon()
+        if len(self._values) >= self._refresh:
+            self._known = factor
+        return factor
+
+    def _reckon(self) -> float:
+        most = self._LARGEST
+        values = [max(-most, min(sigmas, most)) for sigmas in self._seen(1)]
+        # The first one is only the neighbour of the next, in a full window.
+        before = values if len(values) > self._size else [0.0, *values]
+        values = values[-self._size :]
+        count = len(values)
         if count < 2:
             return 1.0
-        mean = self._sum / count
-        variance = self._squares / count - mean * mean
+        mean = sum(values) / count
+        variance = sum(map(mul, values, values)) / count - mean * mean
         if variance <= 1e-9:
             return 1.0
-        correlation = max(0.0, min((self._products / count - mean * mean) / variance, 0.95))
+        products = sum(map(mul, values, before)) / count
+        correlation = max(0.0, min((products - mean * mean) / variance, 0.95))
         return math.sqrt((1.0 + correlation) / (1.0 - correlation))
 
 
