@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.doctor import container, devices, kernel, network, nvidia, settings, software, spool, storage
+from trainvitals.doctor import container, devices, kernel, logs, network, nvidia, settings, software, spool, storage
 from trainvitals.doctor.base import Check, Group
 
 #: What to do about the devices of a vendor of :data:`trainvitals.devices.vendors.VENDORS`.
@@ -28,6 +28,8 @@ GROUPS: tuple[Group, ...] = (
             Check("shared memory", "size of /dev/shm, and whether a container shares it", spool.shared_memory),
             Check("probe", "whether a training can record a step", spool.probe),
             Check("ranks", "those that the exporter shows now", spool.ranks),
+            Check("logs", "each source: there, readable, of a known format; its newest step", logs.sources),
+            Check("positions", "whether it can be remembered how far logs were read", logs.positions),
         ),
     ),
     Group(

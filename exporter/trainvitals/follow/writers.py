@@ -32,7 +32,7 @@ class Writers:
         for files in self._files.values():
             files.pop(key, None)
 
-    def sort(self, run: str, key: str, step: int | None, items: Sequence[Piece]) -> tuple[int, Sequence[Piece]]:
+    def sort(self, run: str, key: str, step: int | None, items: Sequence[Piece]) -> tuple[int, list[Piece]]:
         """Return a rank for the next items of a file, and the items.
 
         It is NOBODY for all files that go on one where the other ended, and less for those beside them.  That a
