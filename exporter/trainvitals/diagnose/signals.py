@@ -13,8 +13,6 @@ from trainvitals.follow.base import LineFormat
 from trainvitals.follow.formats import FORMATS
 from trainvitals.telemetry import Event
 
-#: Formats in which nobody writes an error: they hold no text of the program.
-_NO_TEXT = frozenset(known.name for known in FORMATS if not (isinstance(known, LineFormat) and known.prefixed))
 LOG_ERROR = "log_error"
 #: Causes of which nobody need be told: a person ended the run.
 _MEANT = frozenset({"interrupted"})
@@ -165,10 +163,16 @@ def _errors(case: Case, place: str) -> Signal:
     if case.causes:
         told = ", ".join(f"{cause.replace('_', ' ')} ({count})" for cause, count in case.causes.most_common(4))
         return Signal(signal=LOG_ERROR, state=State.fine, category="resource", evidence=f"survived: {told}")
-    if case.formats and _NO_TEXT.issuperset(case.formats):
+    if case.formats and not any(map(_has_text, case.formats)):
         text = "needs the text that the program prints"
         return Signal(signal=LOG_ERROR, state=State.cannot_say, category="resource", evidence=text)
     return Signal(signal=LOG_ERROR, state=State.fine, category="resource")
+
+
+def _has_text(name: str) -> bool:
+    """Whether a program may write an error into a log of this format: one that holds its text."""
+    known = FORMATS.named(name)
+    return isinstance(known, LineFormat) and known.prefixed
 
 
 def _root(case: Case) -> Event | None:

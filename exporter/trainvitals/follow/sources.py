@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from trainvitals.follow.base import FileFormat, Format
+from trainvitals.follow.base import Format
+from trainvitals.follow.formats import Formats
 
 #: A source may hold so many logs; of more, the newest are followed and the rest is rejected.
 MAX_FILES = 1024
@@ -132,7 +133,7 @@ class Sources:
 
     def __init__(self, sources: Sequence[Source], formats: Sequence[Format], max_age: float | None = None) -> None:
         self._sources = sources
-        self._folders = [known for known in formats if isinstance(known, FileFormat) and known.folder]
+        self._formats = Formats.of(formats)
         self._max_age = max_age
         self._names: dict[str, str] = {}
         self._known: set[str] = set()
@@ -217,7 +218,7 @@ class Sources:
                     yield path
 
     def _is_log(self, folder: str) -> bool:
-        for known in self._folders:
+        for known in self._formats.of_folders():
             try:
                 if known.sniff(b"", folder):
                     return True

@@ -34,6 +34,10 @@ class Known(NamedTuple):
     folder: bool = False
     surest: int = SURE
 
+    def may_be(self, head: bytes, clean: bytes) -> bool:
+        """Whether a piece of a file, as it is and as clean text, holds one of the marks."""
+        return not self.marks or any(mark in head or mark in clean for mark in self.marks)
+
 
 class Formats(Sequence[Format]):
     """All formats, of which those are imported that somebody looks at."""
@@ -135,11 +139,7 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
     bare = text.bare(clean)
     shape = text.shape(bare)
     for row in table.rows:
-        if (
-            row.folder
-            or row.surest <= best
-            or (row.marks and not any(mark in head or mark in clean for mark in row.marks))
-        ):
+        if row.folder or row.surest <= best or not row.may_be(head, clean):
             continue
         candidate = table.make(row)
         if isinstance(candidate, LineFormat):
