@@ -60,10 +60,10 @@ class Exporter:
         folder = state_folder(settings.sources, os.environ) if remembers_logs else ""
         self.logs = LogsCollector.from_settings(settings.sources, folder and os.path.join(folder, "logs.json"), clock)
         keeper = Keeper(folder and os.path.join(folder, "judgement.state"), logs=self.logs, clock=clock)
-        self.runs = Runs(_rules(settings).build, keeper)
-        ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
+        self.runs = Runs(_rules(settings).build, keeper, faults.near)
+        ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll)
         devices = DevicesCollector.from_settings(settings.devices, faults, clock)
         collectors: list[Collector] = [
             ranks,

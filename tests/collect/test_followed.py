@@ -141,8 +141,8 @@ def test_a_step_that_goes_back_is_another_attempt(log):
     rank = log.show()
 
     assert (1, 24) == (rank.identity.attempt, rank.last_step.step)
-    assert 1 == rank.changes.counts["attempt"]
-    assert (("attempt", "0", "1"),) == rank.changes.last["attempt"].differences
+    assert 1 == rank.changes.watch.counts["attempt"]
+    assert (("attempt", "0", "1"),) == rank.changes.watch.last["attempt"].differences
     assert 294.0 == rank.counters["steps"]
     assert {} == log.findings()
 

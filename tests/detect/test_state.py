@@ -174,6 +174,7 @@ def test_each_kind_of_value_comes_back_as_what_it_was():
         deque([1.0, 2.0], maxlen=3),
         deque(),
         Counter({"a": 2}),
+        b"\x00\xff",
         Event(1.5, "evaluation", -1, {"values": {"loss": math.inf}}),
     ]
     holder = Holder(list(kept))

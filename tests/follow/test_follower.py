@@ -323,6 +323,34 @@ def test_a_restart_while_the_log_was_rotated(follow, tmp_path):
     assert [step.step for step in run.steps] == [20, 30]
 
 
+def test_restarts_while_the_log_is_gone(follow, tmp_path, monkeypatch):
+    """A log that vanished when it was to be opened at a restart, and was not there at the next, goes on."""
+    path, positions = tmp_path / "t.log", str(tmp_path / "positions.json")
+    write(path, line(0), line(10))
+    first = follow("t.log", positions=positions, clock=time.time)
+    first.poll()
+    first.save()
+    write(path, line(20), mode="a")
+
+    def gone(path):
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainvitals.follow.tail._Open", gone)
+        second = follow("t.log", positions=positions, clock=time.time)
+        assert [run.steps for run in second.poll()] == [[]]
+        second.save()
+    aside = path.rename(tmp_path / "aside.log")
+    third = follow("t.log", positions=positions, clock=time.time)
+    assert third.poll() == []
+    third.save()
+    aside.rename(path)
+
+    (run,) = follow("t.log", positions=positions, clock=time.time).poll()
+
+    assert [(step.step, step.count) for step in run.steps] == [(20, 3)]
+
+
 def test_a_half_line_after_a_restart_has_its_time(follow, tmp_path):
     """A restart in the middle of a line does not tell half of it, however long nothing comes at first."""
     path, positions = tmp_path / "t.log", str(tmp_path / "positions.json")

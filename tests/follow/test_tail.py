@@ -244,3 +244,56 @@ def test_copied_twice_and_renamed_before_anybody_looked(log):
     found += read(tail) + read(tail)
 
     assert found.replace("|", "") == "four\nfive\nsix\nseven\n"
+
+
+@pytest.mark.parametrize("read_before", [0, 29])
+def test_emptied_and_longer_again_while_it_is_read(log, read_before):
+    """A file that is emptied after it was looked at is not read in the middle of what was written since."""
+    tail = Tail(str(log))
+    assert len(read(tail, read_before)) == read_before
+    append(log, "four\n" * 300_000)
+    pieces = tail.read(ALL)
+    first = next(pieces)
+    shutil.copy(log, log.with_name("train.log.1"))
+    log.write_text("five\n" * 400_000)
+
+    rest = b"".join(b"|" if isinstance(piece, Begin) else piece for piece in pieces)
+
+    old = b"one 1111\ntwo 2222\nthree 3333\n"[read_before:] + b"four\n" * 300_000
+    assert first + rest == old + b"|" + b"five\n" * 400_000
+
+
+@pytest.mark.parametrize("begin", ["", "five\n", "five\n" * 20])
+def test_emptied_while_it_is_read_again(log, begin):
+    """What was read before a restart is read again from a copy, and what follows is read on from its end."""
+    tail = Tail(str(log))
+    read(tail, 24)
+    tail = Tail(str(log), tail.position())
+    assert tail.open()
+    shutil.copy(log, log.with_name("train.log.1"))
+    log.write_text(begin)
+
+    assert b"".join(tail.again(12)) == b"three "
+    assert read(tail) == "3333\n|" + begin
+
+
+def test_emptied_without_a_copy_while_it_is_read_again(log):
+    """What was read before a restart and is nowhere any more is not read again, and the log begins anew."""
+    tail = Tail(str(log))
+    read(tail, 24)
+    tail = Tail(str(log), tail.position())
+    assert tail.open()
+    log.write_text("five\n")
+
+    assert b"".join(tail.again(12)) == b""
+    assert read(tail) == "|five\n"
+
+
+@pytest.mark.parametrize(("size", "text"), [(0, ""), (5, ""), (6, "three "), (14, "three "), (15, "two 2222\nthree ")])
+def test_what_was_read_is_read_again_from_the_begin_of_a_line(log, size, text):
+    """However many bytes, what comes begins with a line, and reading goes on where it ended."""
+    tail = Tail(str(log))
+    read(tail, 24)
+
+    assert b"".join(tail.again(size)).decode() == text
+    assert read(tail) == "3333\n"

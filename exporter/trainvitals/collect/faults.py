@@ -123,6 +123,24 @@ class FaultLog:
         with self._lock:
             self._show(sink)
 
+    def near(self, moment: float, uuid: str, pci: str, seconds: float = 60.0) -> list[str]:
+        """Return in words which faults there were within some seconds of a time of day, the gravest first.
+
+        On the device with this UUID or PCI address; on any where neither is known.  Of each kind of fault the last one
+        counts.
+        """
+        address = pci_address(pci)
+        with self._lock:
+            found = []
+            for (place, code), tally in self._xids.items():
+                index, known = self._names.get(place, ("", ""))
+                is_it = not (uuid or address) or (bool(uuid) and known == uuid) or (bool(address) and place == address)
+                if is_it and abs(self._moments.show(tally.last) - moment) <= seconds:
+                    row = self._verdicts[place, code][1]
+                    device = f"device {index}" if index else f"device at {place}"
+                    found.append((-_SEVERITIES.index(row.severity), code, f"XID {code} on {device} ({row.meaning})"))
+        return [text for _, _, text in sorted(found)]
+
     def _told_before(self, key: tuple[str, int], fault: Fault) -> bool:
         waiting = self._unpaired.setdefault(key, deque(maxlen=_MOST_UNPAIRED))
         for place, (source, moment) in enumerate(waiting):

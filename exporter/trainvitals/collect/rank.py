@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from trainvitals.collect.changes import Changes
 from trainvitals.collect.data import RankData
@@ -19,6 +20,7 @@ from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.log_errors import LogErrors
 from trainvitals.collect.source import Mark, Source
 from trainvitals.detect import Detector, Verdict, state
+from trainvitals.detect.changes import NEAR, in_words
 from trainvitals.detect.engine import Panel, in_order, one_by_one
 from trainvitals.detect.eta import Eta, Remaining
 from trainvitals.detect.shares import PHASES
@@ -34,12 +36,19 @@ MAX_RESULTS = 128
 MAX_KINDS = 32
 #: So many sources of a rank are remembered one by one.
 MAX_ATTEMPTS = 64
+#: Faults that are named beside a finding.
+_MOST_FAULTS = 3
 #: Seconds for which a finding is news.
 _NEWS = 3600.0
 
 
 #: What is kept of a rank besides what is of :mod:`trainvitals.detect`.
 _CLASSES = (LogErrors,)
+
+
+#: Says which faults there were within a minute of a time: on the device with this UUID or PCI address, or on any where
+#: it is not known.
+FaultsNear: TypeAlias = Callable[[float, str, str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -125,9 +134,14 @@ class Rank:
     _attempts: dict[Hashable, _Attempt] = field(default_factory=dict)
     _earlier: _Attempt = field(default_factory=_Attempt)
     _panel: Panel = field(init=False)
+    #: Those that could not go on after a restart: what was judged before it is judged by them alone.
+    _behind: Panel = field(init=False)
+    _afresh: frozenset[str] = frozenset()
+    #: By signal: since when a finding is known, of which step it is, and what came before it.
+    _explained: dict[str, tuple[float, int, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._panel = Panel(self.detectors, self.complain)
+        self._panel, self._behind = Panel(self.detectors, self.complain), Panel([], self.complain)
 
     @property
     def up(self) -> bool:
@@ -142,6 +156,7 @@ class Rank:
             "eta": self.eta,
             "stall": self.stall,
             "log_errors": self.log_errors,
+            "changes": self.changes.watch,
         }
 
     def kept(self) -> tuple[dict[str, object], list[str]]:
@@ -157,14 +172,13 @@ class Rank:
         for detector in self.detectors:
             if detector.signal not in failed and not _speaks(detector):
                 failed.append(detector.signal)
-        fresh = {detector.signal: detector for detector in make()} if failed else {}
-        self.detectors = [
-            fresh[detector.signal] if detector.signal in failed else detector for detector in self.detectors
-        ]
-        for name, part in (("eta", Eta), ("stall", Stall), ("log_errors", LogErrors)):
+        fresh = {detector.signal: detector for detector in make() if detector.signal in failed} if failed else {}
+        self.detectors = [fresh.get(detector.signal, detector) for detector in self.detectors]
+        for name, part in (("eta", Eta), ("stall", Stall), ("log_errors", LogErrors), ("changes", Changes)):
             if name in failed:
                 setattr(self, name, part())
         self._panel = Panel(self.detectors, self.complain)
+        self._behind, self._afresh = Panel(list(fresh.values()), self.complain), frozenset(failed)
         self.marks, self._resumed = dict(kept.marks), dict(kept.marks)
         return failed
 
@@ -198,42 +212,49 @@ class Rank:
         attempt.correct(source.correction)
         known = self._resumed.get(source.incarnation)
         history, steps, events = (0, 0, 0) if known is None else source.judged(known)
+        self._mark(source)
         for place, step in enumerate(source.history):
             attempt.last_step = step
             attempt.values.update(step.values)
-            if place >= history:
-                self._panel.observe(step)
-                self._time(step)
-        self._mark(source)
-        judged = events
+            self._judge_step(step, step, is_past=place < history)
+        taken = told = 0
         for item in one_by_one(in_order(source.steps, source.events, source.places)):
             # Signals are released by the time of the steps.  What was over before the exporter came would be released
             # before anybody saw it: an exporter that was down for a while must not swallow a NaN.
             is_news = source.is_new and 0.0 <= now - item.time < _NEWS
             if isinstance(item, Step):
                 self._take_step(attempt, item, source)
-                steps -= 1
-                if steps >= 0:
-                    continue  # It was judged before the exporter was restarted.
-                self.log_errors.observe(item)
-                self._time(item)
-                self._panel.observe(replace(item, time=now) if is_news else item)
-            elif events > 0:
-                events -= 1
+                taken += 1
+                self._judge_step(item, replace(item, time=now) if is_news else item, is_past=taken <= steps)
             else:
-                self.stall.observe_event(item)
-                self._panel.observe_event(replace(item, time=now) if is_news else item)
+                told += 1
+                self._judge_event(item, replace(item, time=now) if is_news else item, is_past=told <= events)
         # A source may change its names at every poll; its table is bounded, what it had in the past is not.
         attempt.values = {name: attempt.values[name] for name in source.names if name in attempt.values}
         for place, event in enumerate(source.events):
             self._take_event(event)
-            if event.kind == LOG_ERROR and place >= judged:
+            if event.kind == LOG_ERROR and (place >= events or "log_errors" in self._afresh):
                 self.log_errors.take(event)
             self.data.take(event, now)
         try:
-            self.changes.follow(source)
+            self.changes.follow(source, *((0, 0) if "changes" in self._afresh else (steps, events)))
         except Exception:
             self.complain("changes make no sense")
+
+    def _judge_step(self, step: Step, shown: Step, *, is_past: bool) -> None:
+        """Hand on a step; ``shown`` has the time by which signals are released.
+
+        What was judged before the exporter was restarted is only for those that began afresh then.
+        """
+        (self._behind if is_past else self._panel).observe(shown)
+        for name, part in (("eta", self.eta), ("stall", self.stall), ("log_errors", self.log_errors)):
+            if not is_past or name in self._afresh:
+                part.observe(step)
+
+    def _judge_event(self, event: Event, shown: Event, *, is_past: bool) -> None:
+        (self._behind if is_past else self._panel).observe_event(shown)
+        if not is_past or "stall" in self._afresh:
+            self.stall.observe_event(event)
 
     def _mark(self, source: Source) -> None:
         """Note how far a source is judged now; what is read again after a restart does not take that back."""
@@ -258,10 +279,6 @@ class Rank:
         # A mark for the detectors, and counted; no curve.
         attempt.values.pop("skipped", None)
 
-    def _time(self, step: Step) -> None:
-        self.eta.observe(step)
-        self.stall.observe(step)
-
     def remaining(self) -> Remaining | None:
         """Return the time that is left from the last step on, while the process lives."""
         return self.eta.remaining(self.target_steps) if self.up else None
@@ -274,6 +291,29 @@ class Rank:
             return None
         since = self.started if self.last_step is None else self.last_step.time
         return self.stall.verdict(now, phase=self.phase, since=since, step=step)
+
+    def explain(self, signal: str, verdict: Verdict, faults: FaultsNear, now: float) -> str:
+        """Return what came before a finding, in words that stay: changes, and faults within the same minute.
+
+        Faults are told a little later than they come, by others: for so long the words may still change.
+        """
+        step = verdict.since_step
+        if not verdict.active or step is None:
+            self._explained.pop(signal, None)
+            return ""
+        known = self._explained.get(signal)
+        if known is not None and known[1] == step and not 0.0 <= now - known[0] < NEAR / 2.0:
+            return known[2]
+        watch = self.changes.watch
+        moment = watch.time_of(step)
+        found = []
+        if moment is not None:
+            errors = [] if signal == LOG_ERROR else watch.errors_near(moment)
+            found = [*faults(moment, self.identity.device_uuid, self.identity.pci_bus_id), *errors]
+        text = in_words(watch.before(step), found[:_MOST_FAULTS])
+        begun = known[0] if known is not None and known[1] == step else now
+        self._explained[signal] = (begun, step, text)
+        return text
 
     def complain(self, message: str) -> None:
         """Count something that made no sense; the first of a rank is logged."""

@@ -107,7 +107,7 @@ class RanksCollector(Collector):
                 sink.add("trainvitals_signal_statistic", value, run, finding.signal, name)
             if verdict.active:
                 location = finding.location
-                labels = (run, finding.signal, finding.category, location, verdict.evidence)
+                labels = (run, finding.signal, finding.category, location, finding.evidence)
                 sink.add("trainvitals_finding_info", 1.0, *labels)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainvitals.collect import data, log_errors
 from trainvitals.collect.keeper import Keeper
-from trainvitals.collect.rank import Rank
+from trainvitals.collect.rank import FaultsNear, Rank
 from trainvitals.collect.source import Source
 from trainvitals.detect import Category, Detector, Verdict, stall, straggler
 from trainvitals.rankfile.ledger import Name
@@ -32,6 +32,13 @@ class Finding:
     samples: str = ""
     #: Where it was as a log says, which knows better than the number of the rank whose log it is.
     place: str = ""
+    #: What changed before it, and what broke at the same time, in words.
+    before: str = ""
+
+    @property
+    def evidence(self) -> str:
+        """Since which step, with which numbers, and what came before it."""
+        return "; ".join(part for part in (self.verdict.evidence, self.before) if part)
 
     @property
     def location(self) -> str:
@@ -47,11 +54,18 @@ class Finding:
 class Runs:
     """All runs with a rank on this node.
 
-    ``detectors`` makes fresh ones for a rank, ``keeper`` knows what those before a restart of the exporter knew.
+    ``detectors`` makes fresh ones for a rank, ``keeper`` knows what those before a restart of the exporter knew,
+    ``faults`` says which faults of devices there were.
     """
 
-    def __init__(self, detectors: Callable[[], list[Detector]], keeper: Keeper | None = None) -> None:
+    def __init__(
+        self,
+        detectors: Callable[[], list[Detector]],
+        keeper: Keeper | None = None,
+        faults: FaultsNear = lambda *_: [],
+    ) -> None:
         self.keeper = keeper
+        self._faults = faults
         self._make_detectors = detectors
         self._ranks: dict[tuple[str, int], Rank] = {}
         self._owners: dict[str, int] = {}
@@ -179,7 +193,8 @@ class Runs:
             active = [(rank, verdict) for rank, verdict, _ in verdicts[signal] if verdict.active]
             numbers = tuple(rank.identity.rank for rank, _ in active)
             place = speaker.log_errors.place if signal == log_errors.SIGNAL else ""
-            findings.append(Finding(signal, category, worst, numbers, _samples(signal, active), place))
+            before = speaker.explain(signal, worst, self._faults, now)
+            findings.append(Finding(signal, category, worst, numbers, _samples(signal, active), place, before))
         return findings
 
 

@@ -11,6 +11,7 @@ node, or the name of a number that JSON does not know.  A node is a list that be
     ["l", item, ...]    list            ["q", maxlen, item, ...]   deque
     ["t", item, ...]    tuple           ["d", key, value, ...]     dict ("c": Counter)
     ["s", item, ...]    set             ["z", item, ...]           frozenset
+    ["b", text]         bytes, in base64
     ["o", class, value, ...]            object, its attributes in the order that the table of classes gives
     ["n", class, value, ...]            named tuple
 """
@@ -21,6 +22,7 @@ import dataclasses
 import functools
 import math
 import sys
+from base64 import b64decode, b64encode
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -131,6 +133,8 @@ class _Writer:
             node += ("q", value.maxlen, *self._items(value))
         elif kind is dict or kind is Counter:
             node += ("d" if kind is dict else "c", *self._items(list(chain.from_iterable(value.items()))))
+        elif kind is bytes:
+            node += ("b", b64encode(value).decode())
         elif kind is set or kind is frozenset:
             node += ("s" if kind is set else "z", *self._items(value))
         elif not _is_ours(kind, self._extra):
@@ -196,15 +200,19 @@ class _Reader:
             return self._object(index, rest, fresh)
         if kind in {"l", "q", "d", "c", "s"}:
             return self._container(index, kind, rest, fresh)
+        made = self._made[index] = self._fixed(kind, rest)
+        return made
+
+    def _fixed(self, kind: object, rest: list[Any]) -> object:
+        """Return what cannot be changed once it is made."""
+        if kind == "b":
+            return b64decode(rest[0], validate=True)
         items = [self.value(item) for item in rest[kind == "n" :]]
         if kind == "n":
-            made: object = self._named_tuple(rest[0], items)
-        elif kind in {"t", "z"}:
-            made = tuple(items) if kind == "t" else frozenset(items)
-        else:
+            return self._named_tuple(rest[0], items)
+        if kind not in {"t", "z"}:
             raise StateError("no kind of node")
-        self._made[index] = made
-        return made
+        return tuple(items) if kind == "t" else frozenset(items)
 
     def _container(self, index: int, kind: str, rest: list[Any], fresh: object) -> object:
         """Make a container, or fill the fresh one: somebody may hold on to it."""

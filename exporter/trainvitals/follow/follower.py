@@ -120,10 +120,10 @@ class Follower:
         for saved in (self._saved_logs, self._saved_runs):
             for key in [key for key, state in saved.items() if not _time(state) >= oldest]:
                 del saved[key]
-        self._saved_logs.update(
-            {key: {**reader.state(), "seen": reader.changed} for key, reader in self._readers.items()}
-        )
-        self._saved_runs.update({name: {**run.state(), "seen": run.changed} for name, run in self._runs.items()})
+        for key, reader in self._readers.items():
+            _put(self._saved_logs, key, reader.state(), reader.changed)
+        for name, run in self._runs.items():
+            _put(self._saved_runs, name, run.state(), run.changed)
         return {"logs": dict(self._saved_logs), "runs": dict(self._saved_runs)}
 
     def keep(self, snapshot: Mapping[str, Any]) -> None:
@@ -169,14 +169,14 @@ class Follower:
     def _forget(self, key: str) -> None:
         reader = self._readers.pop(key)
         self._writers.forget(key)
-        self._saved_logs[key] = {**reader.state(), "seen": reader.changed}
+        _put(self._saved_logs, key, reader.state(), reader.changed)
         reader.close()
         current = self._current.pop(key, None)
         if current is not None and not any(run is current for run in self._current.values()):
             base = self._bases.get(current.name, current.name)
             for name in [name for name in self._runs if self._bases.get(name, name) == base]:
                 run = self._runs.pop(name)
-                self._saved_runs[name] = {**run.state(), "seen": run.changed}
+                _put(self._saved_runs, name, run.state(), run.changed)
 
     def _replay(self, new: Sequence[Log]) -> None:
         """Go on where these logs were left before a restart: what was told then becomes the history of their runs."""
@@ -285,6 +285,11 @@ def _mapping(saved: Mapping[str, Any], name: str) -> dict[str, Any]:
     return (
         {str(key): value for key, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
     )
+
+
+def _put(saved: dict[str, Any], key: str, state: dict[str, Any], changed: float) -> None:
+    """Remember a state and when its log was last changed; that stays where the log could not be looked at since."""
+    saved[key] = {**state, "seen": max(changed, _time(saved.get(key, {"seen": 0.0})))}
 
 
 def _time(state: Mapping[str, Any]) -> float:

@@ -336,16 +336,13 @@ class Reader:
 
     def _read_again(self, found: Format | None, unknown: int) -> Iterator[list[Piece]]:
         tail = self._tail
+        size = tail.offset
         if found is None:
-            left = tail.go_back(unknown)
+            size = unknown
         elif isinstance(found, LineFormat) and not found.rewritten:
-            head = tail.read_head(REPLAY) if found.head_lines else b""
-            left = tail.go_back(REPLAY)
-            if left == REPLAY and head:
-                lines = head.split(b"\n", found.head_lines)[: found.head_lines]
+            size = REPLAY
+            if found.head_lines and tail.offset > size:
+                lines = tail.read_head(REPLAY).split(b"\n", found.head_lines)[: found.head_lines]
                 yield self._feed(b"".join(line + b"\n" for line in lines))
-        else:
-            left = tail.go_back(tail.offset)
-        for piece in tail.read(left):
-            if isinstance(piece, bytes):
-                yield from self._take(piece)
+        for piece in tail.again(size):
+            yield from self._take(piece)

@@ -25,6 +25,8 @@ _MARK = 64
 #: So many files beside a log are looked at when the rest of it is missing, and so far into an archive.
 _MAX_SIBLINGS = 64
 _DEEPEST = 1 << 30
+#: A file that is written again and again while it is read is left alone until the next poll.
+_MOST_CHANGES = 4
 _GZIP = b"\x1f\x8b\x08"
 #: How logrotate and others call what they put away: train.log.1, train.log-20260302, train.log.2.gz.
 _ROTATED = re.compile(r"[.\-_](?:\d{1,14}|\d{4}-\d\d-\d\d(?:[T_\-.][\d:\-]{1,15})?)(?:\.gz)?")
@@ -94,38 +96,63 @@ class Tail:
         """
         begins = self._look(final) or self._begins
         self._begins = False
+        changes = 0
         while self._file is not None:
             if begins:
                 yield Begin()
+            begins = False
             while limit > 0 and (block := self._file.read(min(BLOCK, limit), self._offset)):
+                # Emptied and written again since it was looked at, it would be read in the middle.
+                if not self._next and not self._follows(self._file):
+                    changes += 1
+                    begins = self._begin_again()
+                    break
                 limit -= len(block)
                 self._offset += len(block)
                 self._before = (self._before + block)[-_MARK:]
                 if len(self._head) < _MARK:
                     self._head = (self._head + block)[:_MARK]
                 yield block
-            if limit <= 0 or not self._next:
+            else:
+                if limit <= 0 or not self._next:
+                    return
+                self._switch(self._next.popleft())
+                begins = True
+                if not self._next and not self._follows(self._file):
+                    self._begin_again()
+            if changes > _MOST_CHANGES:
+                self._begins = begins
                 return
-            self._switch(self._next.popleft())
-            begins = True
-            if not self._next and not self._follows(self._file):
-                self._begin_again()
 
     def read_head(self, size: int) -> bytes:
         """Return the begin of the file that is read now, whatever was read of it."""
         return b"" if self._file is None else self._file.read(size, 0)
 
-    def go_back(self, size: int) -> int:
-        """Go back so many bytes, and from there on to the begin of a line; return how far that is from here."""
-        file, here = self._file, self._offset
-        if file is None:
-            return 0
-        offset = max(0, here - size)
-        if offset:
-            found = file.read(min(BLOCK, here - offset), offset - 1).find(b"\n")
-            offset = here if found < 0 else offset + found
-        self._seek(offset)
-        return here - offset
+    def again(self, size: int) -> Iterator[bytes]:
+        """Yield what was read, in blocks: of the last so many bytes, what stands from the begin of a line on.
+
+        :meth:`read` goes on where it would have gone on.
+        """
+        end = self._offset
+        # A line begins there if one ends right before.
+        place = max(0, end - size - 1)
+        is_cut = end > size
+        while self._file is not None and place < end:
+            block = self._file.read(min(BLOCK, end - place), place)
+            if not self._follows(self._file):
+                # Emptied a moment ago.  What was read stands in a copy, or nowhere.
+                if self._begin_again():
+                    self._begins = True
+                    return
+                continue
+            if not block:
+                return
+            place += len(block)
+            if is_cut:
+                begin = block.find(b"\n") + 1
+                is_cut, block = not begin, block[begin:] if begin else b""
+            if block:
+                yield block
 
     def open(self) -> bool:
         """Open the file; return whether it is the one that ``start`` speaks of.  Raises as :meth:`read`."""
@@ -189,7 +216,7 @@ class Tail:
         rest = self._find(gone, copy=True)
         here.see_begin()
         if rest is None:
-            self._seek(0)
+            self._take(here, 0)
             return True
         self._file = rest
         self._next.extend([*self._between(rest, here), here])
@@ -203,32 +230,26 @@ class Tail:
         self.changed = here.changed
         start = self._start
         if start is None or here.is_at(start):
-            self._file = here
-            self._seek(0 if start is None else start.offset)
+            self._take(here, 0 if start is None else start.offset)
             return False
         rest = self._find(start, copy=False) or self._find(start, copy=True)
         if rest is None:
-            self._file = here
-            self._seek(0)
+            self._take(here, 0)
             return start.offset > 0
-        self._file = rest
-        self._seek(start.offset)
+        self._take(rest, start.offset)
         self._next.extend([*self._between(rest, here), here])
         return False
 
     def _switch(self, file: _Open) -> None:
         if self._file is not None and self._file is not file:
             self._file.close()
-        self._file = file
+        self._take(file, 0)
         self.changed = max(self.changed, file.changed)
-        self._seek(0)
 
-    def _seek(self, offset: int) -> None:
-        file = self._file
-        assert file is not None  # noqa: S101  Its callers set it.
-        self._offset = offset
-        self._before = file.read(min(_MARK, offset), max(0, offset - _MARK)) if offset else b""
-        self._head = file.read(min(_MARK, offset), 0) if offset else b""
+    def _take(self, file: _Open, offset: int) -> None:
+        """Go on in a file at its begin, or at the place that it was found by."""
+        self._file, self._offset = file, offset
+        self._head, self._before = file.found if offset else (b"", b"")
 
     def _find(self, gone: Position, *, copy: bool) -> _Open | None:
         """Return the file beside this one that goes on behind a position: by its inode, or as a copy of it."""
@@ -276,6 +297,8 @@ class _Open:
 
     def __init__(self, path: str) -> None:
         # A pipe would block, and a device do worse.
+        #: What :meth:`is_at` found at the begin and before the place, when it looked last.
+        self.found = b"", b""
         self._archive: gzip.GzipFile | None = None
         self._raw: BufferedReader | None = None
         self._descriptor = -1
@@ -325,16 +348,11 @@ class _Open:
         self.begin = seen
         return False
 
-    def marks(self, offset: int) -> tuple[str, str]:
-        """Return the digests by which the file is known again."""
-        head = self.read(min(_MARK, offset), 0)
-        return _digest(head), _digest(self.read(min(_MARK, offset), max(0, offset - _MARK)))
-
     def follows(self, offset: int, before: bytes) -> bool:
         """Whether these bytes stand before a place, still."""
         if self._archive is not None:
             return True
-        return self.size >= offset and self.read(len(before), offset - len(before)) == before
+        return self.read(len(before), offset - len(before)) == before
 
     def is_at(self, position: Position) -> bool:
         """Whether it is the file that a position speaks of, or a copy, and goes at least so far."""
@@ -342,8 +360,11 @@ class _Open:
             return False
         if position.offset > _DEEPEST and self._archive is not None:
             return False
-        same = (self.device, self.inode) == (position.device, position.inode)
-        return same and self.marks(position.offset) == (position.head, position.tail)
+        if (self.device, self.inode) != (position.device, position.inode):
+            return False
+        size = min(_MARK, position.offset)
+        self.found = self.read(size, 0), self.read(size, position.offset - size)
+        return (_digest(self.found[0]), _digest(self.found[1])) == (position.head, position.tail)
 
     def close(self) -> None:
         """Close it; once is enough."""
