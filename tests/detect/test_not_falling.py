@@ -67,6 +67,23 @@ def test_a_language_model_that_is_stuck_is_found():
     assert len({verdict.evidence for verdict in verdicts if verdict is not None and verdict.active}) == 1
 
 
+def test_a_fine_tune_that_falls_by_a_tenth_in_all_is_no_warning():
+    """At its twentieth loss it is 3 % down, and noise is 2 %: slow or stuck, nobody knows yet."""
+    losses = [
+        1.4 * (1.0 - 0.1 * (place / 120) ** 0.7) + odd for place, odd in enumerate(noise(120, level=0.0, sigma=0.02))
+    ]
+    verdicts = play_logged(losses)
+    assert {verdict.severity for verdict in verdicts if verdict is not None and verdict.active} <= {"info"}
+
+
+def test_a_loss_beside_a_reward_need_not_fall():
+    """What is learnt is the reward."""
+    detector = LossNotFalling()
+    for place, loss in enumerate(noise(60, level=0.21, sigma=0.001), 1):
+        detector.observe(Step(50 * place, place, 1.7e9 + place, {"loss": loss, "rollout/ep_rew_mean": 0.1 * place}))
+    assert detector.verdict() is None
+
+
 def test_a_loss_that_is_exactly_constant_is_found_after_200_steps():
     """An optimizer that is not stepped: ln of the vocabulary, to the last digit."""
     verdicts = play_logged([10.8259] * 260, every=1)

@@ -30,6 +30,21 @@ def test_a_flat_end_is_found():
     assert len({verdict.evidence for verdict in verdicts if verdict is not None and verdict.active}) == 1
 
 
+def test_a_loud_log_that_is_flat_as_a_whole_is_found():
+    """120 losses from step 2,233,480 on, with 3 % of noise: no quarter of it can tell 0.3 %, but all of it 1.5 %."""
+    tape = Tape(Plateau(), first=2_233_480)
+    verdicts = tape.play(noise(120, level=8.5, sigma=0.2, seed=3))
+    assert first_active(verdicts) in range(99, 120)
+    assert (tape.verdict.severity, tape.verdict.since_step) == ("info", 2_233_480)
+    assert tape.verdict.evidence.startswith("since step 2233480, all that is known: loss is the same but for noise, 8.")
+
+
+def test_a_loud_log_that_falls_by_five_percent_is_quiet():
+    """As that of a healthy run which is read from its middle."""
+    losses = [8.5 - 0.004 * place + odd for place, odd in enumerate(noise(120, level=0.0, sigma=0.2, seed=3))]
+    assert first_active(Tape(Plateau(), first=1_000_000).play(losses)) is None
+
+
 def test_a_healthy_power_law_is_quiet():
     """It gains about 1 % in each quarter, for ever."""
     assert first_active(Tape(Plateau()).play(power_law(20_000))) is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 #: Ultralytics says of boxes, masks and poses at the end: "metrics/mAP50-95(B)".
 _KIND = re.compile(r"\([bmp]\)$")
@@ -42,6 +42,15 @@ _DOWN = _words(
     ter top1_err top5_err uer wer
     """
 )
+#: What is logged beside the loss where a reward is what is learnt.  Such a loss may rise as rewards do (that of a value
+#: function), and its level says nothing.  Sources: TRL, Stable-Baselines3, CleanRL, RLlib, verl.
+_REWARDS = _words(
+    """
+    avg_reward average_reward charts_episodic_return critic_rewards_mean critic_score_mean env_reward_mean
+    env_runners_episode_return_mean ep_rew_mean episode_return_mean episode_reward episode_reward_mean episodic_return
+    mean_reward objective_rlhf_reward reward reward_mean rollout_ep_rew_mean train_reward
+    """
+)
 #: What may stand before a metric that speaks for the whole evaluation; everything else is a class, a slice or a size
 #: of objects ("T168_f1", "bbox_mAP_s"), and one of many such may do anything.
 _WHOLE = _words(
@@ -69,6 +78,20 @@ def plain(name: str) -> str:
     'metrics_map_0_5_0_95'
     """
     return _SEPARATORS.sub("_", name.strip().lower()).strip("_")
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_reward(name: str) -> bool:
+    return plain(name) in _REWARDS
+
+
+def has_reward(names: Iterable[str]) -> bool:
+    """Whether there is a reward among the names of what a training logs.
+
+    >>> has_reward(["loss", "rollout/ep_rew_mean"]), has_reward(["loss", "rewards/margins"])
+    (True, False)
+    """
+    return any(map(_is_reward, names))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -19,6 +19,7 @@ import math
 from dataclasses import replace
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
+from trainvitals.detect.metric_names import has_reward
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Event, Step, Steps
@@ -28,8 +29,9 @@ from trainvitals.telemetry import Event, Step, Steps
 POINTS, STEPS = 20, 200
 #: A test is made at every fourth point, and seldom in a long run.
 EVERY = 4
-#: Below so many points, a run that falls from its first to its last as a whole may be slow and not stuck.
-SURE_POINTS, WHOLE_TREND = 40, 2.33
+#: Below so many points a run may be slow and not stuck, unless it fell by less than half of what it should: fine-tunes
+#: that fall by a tenth in all are down by 2 to 4 % at a fifth of their way.
+SURE_POINTS = 40
 #: So much below its beginning, a run is learning; at twice that it has learnt.
 FALL = 0.05
 LEARNT = 0.10
@@ -68,6 +70,7 @@ class LossNotFalling:
         self._trace = Trace()
         self._firsts: list[tuple[int, float]] = []
         self._last = -1
+        #: Losses that say that this is no loss to fall: not positive, or beside a reward.
         self._signs = 0
         self._rate = self._peak_rate = 0.0
         #: Points and step at which the learning rate rose last.
@@ -97,6 +100,8 @@ class LossNotFalling:
         self._last = step.step
         if len(self._firsts) < _FIRSTS:
             self._firsts.append((step.step, loss))
+            if has_reward(values):
+                self._signs += 1
         if loss <= 0.0:
             self._signs += 1
         if self._trace.push(step.step, step.time, loss) and self._trace.points % EVERY == 0:
@@ -187,9 +192,12 @@ class LossNotFalling:
             flat = min(flat, 0.99)  # The noise could hide a fall, and among many tests one would find none.
         statistics = {"fall": fall, "trend_score": score, "level": level}
         self._verdict = self._say(max(flat, chance), classes, start, statistics, fall + TREND * error)
-        if self._active and not classes and points < SURE_POINTS and mann_kendall(values) < -WHOLE_TREND:
-            # It may be slow and no more than that.
+        if self._active and not classes and self._may_be_slow(points, fall + TREND * error, values):
             self._verdict = replace(self._verdict, severity="info", confidence=0.5)
+
+    def _may_be_slow(self, points: int, most: float, values: list[float]) -> bool:
+        """Whether a run may be slow and no more than that: it is short, or falls as a whole."""
+        return (points < SURE_POINTS and most >= FALL / 2) or mann_kendall(values) < -TREND
 
     def _flatness(self, fall: float, most: float, score: float) -> float:
         """Return the ratio of the first test, for a fall and what it is at most."""

@@ -120,7 +120,7 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         severity = next((name for share, name in reversed(LOSS_STEPS) if sure >= share), "info")
     elif _begins(curve, rise):
         ratio = 1.0
-    elif _stalls(curve):
+    elif _stalls(curve) or _stalls(curve.without_last()):
         return Verdict(
             ratio=1.0,
             since_step=best.step,
@@ -195,7 +195,8 @@ def _stalls(curve: _Curve) -> bool:
     places = list(range(count))
     learnt, gained = (-theil_sen(places, values) * (count - 1) for values in (train, validation))
     # Noise must not hide a gain, nor make one: two errors of a slope over so many evaluations.
-    hidden, made = (2.0 * noise(values) * math.sqrt(12.0 / count) for values in (curve.validation, curve.train))
+    error = math.sqrt(12.0 * (count - 1) / (count * (count + 1)))
+    hidden, made = (2.0 * noise(values) * error for values in (curve.validation, curve.train))
     return learnt >= max(FALL, made) and gained <= STALL_MOST and max(gained, hidden) <= STALL_GAIN * learnt
 
 

@@ -4,7 +4,9 @@ The steps so far are cut into quarters; the gain is the fall from the third to t
 signal is on when even the upper end of its 80 % interval is below 0.3 %, and stays there for a tenth more steps: a
 third more effort would buy no more than that, as things are.  Healthy language models gain 0.5 to 1 % in the last
 fifth of a run at a constant learning rate or a cosine, and 3 % in a decay.  Where noise is larger than that, nothing
-is said.
+is said but of a log of 100 losses and more that is flat as a whole: from its first to its last third it gained less
+than 1.5 %, at the upper end as above, and there is no trend in it.  A run that learns slowly gains more in a log that
+begins anywhere in it.
 
 It is information, not an alarm: a learning rate that is high still may have its whole gain before it (where the decay
 is to come, gains of 0.1 nats and more were measured), and a flat stretch before a fall looks like this too.
@@ -18,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
-from trainvitals.detect.trend import Block, Trace, spread
+from trainvitals.detect.trend import Block, Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Step, Steps
 
@@ -28,6 +30,9 @@ GAIN = 0.003
 UPPER = 1.28
 #: What is on goes off at so many times the gain.
 OFF = 2.0
+#: Of a log whose noise is larger: so many losses, what all of them may have gained, and the score of a trend that is
+#: none (beyond it by chance twice in three times).
+LOUD_POINTS, LOUD_GAIN, LOUD_TREND = 100, 0.015, 1.0
 #: So much more effort has to give the same result.
 LONGER = 1.1
 LEARNT = 0.1
@@ -147,6 +152,8 @@ class Plateau:
         hours = max(0.0, (after[-1].time - before[-1].time) / 3600.0)
         statistics = {"gain": gain, "gain_upper": gain + margin, "hours": round(hours, 3)}
         gated = self._gate(third, gain + margin, new)
+        if not gated and margin > GAIN and self._is_loud_and_flat(statistics):
+            return
         limit = GAIN * (OFF if self._finding is not None else 1.0)
         if gated or margin > GAIN or gain + margin >= limit:
             self._finding = self._candidate = None
@@ -170,6 +177,34 @@ class Plateau:
             action=_ACTION if self._rate > 0.0 else _ACTION_BLIND,
             confidence=0.8,
         )
+
+    def _is_loud_and_flat(self, statistics: dict[str, float]) -> bool:
+        """Whether nothing happens in all of a log whose noise hides what one quarter of it buys."""
+        blocks = self._trace.blocks
+        if self._trace.points < LOUD_POINTS:
+            return False
+        size = len(blocks) // 3
+        old, error = _level(blocks[:size])
+        new, other = _level(blocks[-size:])
+        most = (old - new + UPPER * math.hypot(error, other)) / old
+        score = mann_kendall([block.value for block in blocks])
+        if most >= LOUD_GAIN or abs(score) >= LOUD_TREND:
+            return False
+        if self._finding is None:
+            self._finding = _Finding(
+                blocks[0].first,
+                f"since step {blocks[0].first}, all that is known: loss is the same but for noise, {old:.4g}",
+            )
+        self._verdict = Verdict(
+            ratio=max(1.0, min(LOUD_GAIN / max(most, LOUD_GAIN / 10.0), 10.0)),
+            since_step=self._finding.since,
+            evidence=self._finding.evidence,
+            statistics={**statistics, "gain_upper": most},
+            severity="info",
+            action=_ACTION if self._rate > 0.0 else _ACTION_BLIND,
+            confidence=0.6,
+        )
+        return True
 
     def _gate(self, third: float, upper: float, level: float) -> str:
         if self._from_beginning and level > (1.0 - LEARNT) * self._highest:
