@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trainvitals.detect import Detector
+from trainvitals.detect.changes import NEAR, ChangeWatch
 from trainvitals.detect.engine import Outcome, Panel, Record, in_order
 from trainvitals.diagnose.curves import Curves
 from trainvitals.follow.run import FollowedRun
-from trainvitals.telemetry import Event, Identity, Step, StepList, parts_of
+from trainvitals.telemetry import Event, Identity, Step, StepList, Steps, parts_of
 
 #: Errors of a log that are kept, to tell which of them began it.
 _ERRORS = 512
 #: Where a log tells no times, a step is taken to last so many seconds: detectors hold their signals by time.
 _SECONDS = 1.0
+#: Changes of a run that are remembered.
+_CHANGES = 4096
 #: Messages about detectors that failed.
 _COMPLAINTS = 16
+#: Subjects of a lineage that are kept.
+_SUBJECTS = 16
 
 
 @dataclass
@@ -42,6 +47,11 @@ class Case:
     #: Errors in the log by their cause, and the first of them.
     causes: Counter[str] = field(default_factory=Counter)
     errors: list[Event] = field(default_factory=list)
+    #: What it is made of, by subject, where its program has the probe.
+    lineage: dict[str, dict[str, object]] = field(default_factory=dict)
+    changes: ChangeWatch = field(default_factory=lambda: ChangeWatch(recent=deque(maxlen=_CHANGES)))
+    #: Whether the log tells when its steps were.
+    timed: bool = False
     #: What went wrong with our detectors.
     complaints: list[str] = field(default_factory=list)
     _record: Record = field(init=False)
@@ -58,7 +68,7 @@ class Case:
         """Take over what a poll found."""
         self.identity, self.paths, self.formats = run.identity, run.paths, run.formats
         self.attempts, self.bad = run.attempt + 1, run.bad
-        self.finished = run.finished is not None
+        self.finished, self.timed = run.finished is not None, run.timed
         if not run.steps and not run.events:
             return
         steps = _paced(run.steps, self.last)
@@ -69,15 +79,41 @@ class Case:
         self.curves.add(steps, run.events)
         for event in run.events:
             self.kinds[event.kind] += 1
+            if event.kind == "lineage":
+                self._take_lineage(event)
             if event.kind == "log_error":
                 self.causes[str(event.fields.get("cause", ""))] += 1
                 if len(self.errors) < _ERRORS:
                     self.errors.append(event)
         self._feed(steps, run)
 
+    def _take_lineage(self, event: Event) -> None:
+        values = event.fields.get("values")
+        if len(self.lineage) < _SUBJECTS:
+            subject = str(event.fields.get("subject", ""))[:64]
+            self.lineage[subject] = values if isinstance(values, dict) else {"hash": event.fields.get("hash")}
+
     def _feed(self, steps: Sequence[Step], run: FollowedRun) -> None:
         """Hand on what a poll found to the detectors."""
-        self._record.feed(in_order(steps, run.events, run.places))
+        self._record.feed(self._watched(in_order(steps, run.events, run.places)))
+
+    def _watched(self, items: Iterable[Step | Steps | Event]) -> Iterator[Step | Steps | Event]:
+        """Pass on what is looked at for changes."""
+        for item in items:
+            self.changes.take(item)
+            yield item
+
+    def before(self, step: int | None) -> tuple[str, ...]:
+        """Return in words what changed before a step, the nearest first, and what broke in the same minute."""
+        if step is None:
+            return ()
+        found = [str(change) for change in self.changes.before(step)]
+        moment = self.changes.time_of(step) if self.timed else None
+        if moment is not None:
+            near = [error for error in self.errors if error.fields.get("root") and abs(error.time - moment) <= NEAR]
+            causes = dict.fromkeys(str(error.fields.get("cause", "")).replace("_", " ") for error in near)
+            found += [f"in the same minute: {cause}" for cause in causes if cause]
+        return tuple(found)
 
     def outcomes(self) -> list[Outcome]:
         """Return what the detectors say, in their order."""
@@ -90,4 +126,4 @@ def _paced(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:
         return steps
     first = steps[0].count
     start = before.time + _SECONDS if before is not None else steps[0].time - (steps[-1].count - first) * _SECONDS
-    return StepList(parts_of(steps)).timed(lambda count: start + (count - first) * _SECONDS)
+    return StepList(parts_of(steps)).evenly(first, start, _SECONDS)

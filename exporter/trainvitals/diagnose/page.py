@@ -90,6 +90,8 @@ def _row(row: Signal) -> str:
     told = [_text(row.evidence or row.title)]
     if row.is_finding:
         told.append(f"<small>{_text('; '.join(part for part in (row.severity, row.location) if part))}</small>")
+    if row.changes:
+        told.append(f"<small>before it: {_text('; '.join(row.changes))}</small>")
     if row.gated:
         told.append(f"<small>left out: {_text(row.gated)}</small>")
     if row.action and row.is_finding:
@@ -117,10 +119,13 @@ def _marks(rows: Iterable[Signal]) -> list[Mark]:
 
 
 def _comparison(found: Comparison) -> str:
-    head = "<tr><th>run</th><th>step</th><th>loss</th><th>error</th><th>validation</th><th>at step</th></tr>"
+    head = "<tr><th>run</th><th>step</th><th>loss</th><th>error</th><th>to the first</th><th>noise</th>"
+    head += "<th>validation</th><th>at step</th></tr>"
     rows = []
     for row in found.rows:
-        numbers = ["" if value is None else f"{value:.4g}" for value in (row.loss, row.error, row.validation)]
+        numbers = ["" if value is None else f"{value:.4g}" for value in (row.loss, row.error)]
+        difference = "" if row.difference is None else f"{row.difference:+.4g}"
+        numbers += [difference, *("" if value is None else f"{value:.4g}" for value in (row.floor, row.validation))]
         at = "" if row.validation_step is None else f"{row.validation_step:,}"
         rows.append(_cells([row.run, f"{row.step:,}", *numbers, at]))
     differences = ""
@@ -132,7 +137,9 @@ def _comparison(found: Comparison) -> str:
         differences = f"<p>What is known to differ:</p><table><tr><th></th>{names}</tr>{lines}</table>"
     return (
         f"<h2>Compared at {found.at:,.0f} {found.unit}</h2><table>{head}{''.join(rows)}</table>"
-        "<p>The error of a loss is that of the noise within its run; between runs with other seeds it is larger.</p>"
+        f"{''.join(f'<p><b>{_text(row.verdict)}</b></p>' for row in found.rows if row.verdict)}"
+        f"<p>The noise is that {_text(found.noise)}; the error of a loss is that of the noise within its run.</p>"
+        f"<p><b>{_text(found.checked)}</b></p>"
         f"{differences}"
     )
 

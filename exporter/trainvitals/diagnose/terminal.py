@@ -23,6 +23,7 @@ _WIDTH = 60
 WIDEST = 140
 #: Runs of which each row is shown; of more, only the findings are.
 _IN_FULL = 12
+_MOST_SHOWN = 24
 
 
 def show(report: Report, file: IO[str]) -> None:
@@ -85,6 +86,8 @@ def _told(row: Signal) -> Text:
         text.append(f" ({row.severity})")
     if row.signal == LOG_ERROR and row.location:
         text.append(f"; {clean(row.location)}")
+    if row.changes:
+        text.append(f"\nbefore it: {clean('; '.join(row.changes))}", style="dim")
     if row.gated:
         text.append(f"\nleft out: {clean(row.gated)}", style="dim")
     if row.action and row.is_finding:
@@ -118,19 +121,33 @@ def _ends(curve: Curve) -> str:
 def _compare(console: Console, found: Comparison) -> None:
     console.print(Text(f"Compared at {found.at:,.0f} {found.unit}", style="bold"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
-    for name in ("run", "step", "loss", "error", "validation", "at"):
+    for name in ("run", "step", "loss", "error", "to the first", "noise", "validation", "at"):
         table.add_column(name, justify="left" if name == "run" else "right", no_wrap=name != "run", overflow="fold")
     for row in found.rows:
-        numbers = (row.loss, row.error, row.validation)
-        loss, error, validation = ("" if number is None else f"{number:.4g}" for number in numbers)
+        numbers = (row.loss, row.error, row.floor, row.validation)
+        loss, error, floor, validation = ("" if number is None else f"{number:.4g}" for number in numbers)
+        difference = "" if row.difference is None else f"{row.difference:+.4g}"
         at = "" if row.validation_step is None else f"{row.validation_step:,}"
-        table.add_row(Text(clean(row.run)), f"{row.step:,}", loss, error, validation, at)
+        table.add_row(Text(clean(row.run)), f"{row.step:,}", loss, error, difference, floor, validation, at)
     console.print(table)
-    console.print(Text("error: of the loss, by the noise within the run; that between runs with other seeds is larger"))
+    console.print(Text(f"noise: {found.noise}; error: of the loss, by the noise within the run"))
+    for row in found.rows[:_IN_FULL]:
+        if row.verdict:
+            console.print(Text(clean(row.verdict), style="bold"))
+    console.print(Text(clean(found.checked), style="bold yellow" if len(found.variables) > 1 else ""))
     if found.differences and len(found.rows) <= _IN_FULL:
-        for name, values in found.differences:
-            console.print(Text(f"differs: {name}: " + ", ".join(clean(value) or "not known" for value in values)))
+        console.print(_differences(found))
     console.print()
+
+
+def _differences(found: Comparison) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+    table.add_column("differs", overflow="fold")
+    for row in found.rows:
+        table.add_column(Text(clean(row.run)), overflow="fold")
+    for name, values in found.differences[:_MOST_SHOWN]:
+        table.add_row(Text(clean(name)), *(Text(clean(value) or "not known") for value in values))
+    return table
 
 
 def _total(report: Report) -> str:
