@@ -142,6 +142,18 @@ class ChangeWatch:
         if before.world_size != after.world_size:
             self.note("world_size", time, ("world_size", str(before.world_size), str(after.world_size)))
 
+    def take(self, item: Step | Steps | Event) -> None:
+        """Take what comes next, as :func:`trainvitals.detect.engine.in_order` gives it; samples are those of steps."""
+        if isinstance(item, Steps):
+            self.observe_all(item)
+            self.measure_all(item)
+        elif isinstance(item, Step):
+            self.observe(item)
+            if not LEVELS.keys().isdisjoint(item.values):
+                self.measure_all((item,))
+        else:
+            self.observe_event(item)
+
     def observe(self, step: Step) -> None:
         """Take the next step."""
         self._arrive(step.step, step.time)

@@ -63,6 +63,7 @@ def _signal(row: Signal) -> dict[str, Any]:
         "action": row.action,
         "over": row.over,
         "gated": row.gated,
+        "changes": list(row.changes),
         "confidence": _plain(row.confidence),
         "ratio": _plain(row.ratio),
         "statistics": _plain(dict(row.statistics)),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from trainvitals.detect.base import Severity, Verdict
@@ -70,6 +70,8 @@ class Signal:
     evidence: str = ""
     action: str = ""
     gated: str = ""
+    #: What came before a finding, in words, the nearest first.
+    changes: Sequence[str] = ()
     confidence: float | None = None
     ratio: float | None = None
     over: bool = False
@@ -95,7 +97,8 @@ class Signal:
 def signals(case: Case) -> list[Signal]:
     """Return the rows of a run, in the order of the detectors; the errors of its log come last."""
     place = _place(case)
-    return [*(_row(outcome, place) for outcome in case.outcomes()), _errors(case, place)]
+    rows = [*(_row(outcome, place) for outcome in case.outcomes()), _errors(case, place)]
+    return [replace(row, changes=case.before(row.since_step)) if row.is_finding else row for row in rows]
 
 
 def _row(outcome: Outcome, place: str) -> Signal:
