@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, repeat
 from operator import eq
@@ -105,10 +105,11 @@ class Steps(Sequence[Step]):
         low, high = self.extent(name)
         return -math.inf < low and high < math.inf
 
-    def timed(self, when: Callable[[int], float]) -> Steps:
-        """Return the same at other times, which a function knows by the count."""
-        counts = range(self.first, self.first + len(self.numbers))
-        return Steps(self.numbers, self.first, list(map(when, counts)), self.columns)
+    def evenly(self, count: int, time: float, pause: float) -> Steps:
+        """Return the same at other times: the step with this count at this one, each next one a pause later."""
+        begin = self.first - count
+        times = [time + place * pause for place in range(begin, begin + len(self.numbers))]
+        return Steps(self.numbers, self.first, times, self.columns)
 
     def counted(self, shift: int) -> Steps:
         """Return the same with counts that are larger by so much."""
@@ -177,12 +178,12 @@ class StepList(Sequence[Step]):
     def __add__(self, other: StepList) -> StepList:
         return StepList(self._parts + other._parts)
 
-    def timed(self, when: Callable[[int], float]) -> StepList:
-        """Return the same at other times, which a function knows by the count."""
+    def evenly(self, count: int, time: float, pause: float) -> StepList:
+        """Return the same at other times: the step with this count at this one, each next one a pause later."""
         return StepList(
-            part.timed(when)
+            part.evenly(count, time, pause)
             if isinstance(part, Steps)
-            else [Step(step.step, step.count, when(step.count), step.values) for step in part]
+            else [Step(step.step, step.count, time + (step.count - count) * pause, step.values) for step in part]
             for part in self._parts
         )
 

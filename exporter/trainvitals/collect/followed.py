@@ -274,4 +274,4 @@ def spread_evenly(steps: Sequence[Step], before: Step | None) -> Sequence[Step]:
     number = last.count - first.count + 1
     begun = before.time if before is not None and before.time < last.time else last.time - number
     pause = (last.time - begun) / number
-    return StepList(parts_of(steps)).timed(lambda count: last.time - pause * (last.count - count))
+    return StepList(parts_of(steps)).evenly(last.count, last.time, pause)

@@ -95,8 +95,14 @@ class Curves:
 
     def add(self, steps: Sequence[Step], events: Sequence[Event]) -> None:
         """Take what is new."""
-        for name, curve in self.training.items():
-            curve.append_all(*_said(steps, name))
+        for part in parts_of(steps):
+            # Each curve of a block has the same steps.
+            numbers = _packed(part.numbers) if isinstance(part, Steps) else ()
+            for name, curve in self.training.items():
+                if not isinstance(part, Steps):
+                    curve.append_all(*_said(part, name))
+                elif (column := part.columns.get(name)) is not None:
+                    curve.append_all(numbers, column)
         self._add_tokens(steps)
         for event in events:
             values = event.fields.get("values")
@@ -135,6 +141,14 @@ class Curves:
         """The loss of the training, or where there is none, that of the validation."""
         training = self.training["loss"]
         return training if len(training) else (self.validation or training)
+
+
+def _packed(numbers: list[int]) -> Sequence[int]:
+    """Return the same in eight bytes each, if they fit."""
+    try:
+        return array("q", numbers)
+    except OverflowError:
+        return numbers
 
 
 def _said(steps: Sequence[Step], name: str) -> tuple[list[int], list[float]]:

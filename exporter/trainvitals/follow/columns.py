@@ -80,10 +80,11 @@ def objects_of(lines: Sequence[str]) -> dict[str, list[int | float]] | None:
     if len({piece.translate(None, _NUMERIC) for piece in pieces}) < len(pieces):
         # Their order cannot be told from the skeleton.
         return None
-    for piece in (*pieces, b"}\n"):
-        mark = b"" if piece is pieces[0] else b","
-        shorter = text.replace(piece, mark)
-        if len(text) - len(shorter) != (len(piece) - len(mark)) * len(lines):
+    # What stands between the last number of a line and the first of the next is one piece too.
+    text = text[len(pieces[0]) :] + pieces[0]
+    for piece in (*pieces[1:], b"}\n" + pieces[0]):
+        shorter = text.replace(piece, b",")
+        if len(text) - len(shorter) != (len(piece) - 1) * len(lines):
             return None
         text = shorter
     columns = _columns(text, len(names))
