@@ -13,7 +13,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
 RUN ["python", "-m", "venv", "/opt/trainvitals"]
 # The folder and not the name: a package of this name from an index must never take its place.
-RUN ["/opt/trainvitals/bin/python", "-m", "pip", "install", ".[node,demo,logs]"]
+RUN ["/opt/trainvitals/bin/python", "-m", "pip", "install", ".[node,demo,logs,notify]"]
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="trainvitals" \

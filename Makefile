@@ -12,11 +12,11 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.node: pyproject.toml
-	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,logs
+	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,logs,notify
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
-	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,logs,generate,test,frameworks,dev torch
+	@deploy/setup/environment $(PYTHON) $(VENV) node,demo,logs,notify,generate,test,frameworks,dev torch
 	@touch $@ $(VENV)/.node
 
 .PHONY: programs

@@ -35,6 +35,14 @@ FLAGS = {
     "diagnose": ["--fail-on", "--format", "--help", "--html", "--json"],
     "up": ["--data-dir", "--demo", "--for", "--help", "--simulate-devices"],
     "run": ["--dir", "--help", "--name"],
+    "notify": [
+        "--check",
+        "--config.file",
+        "--help",
+        "--test",
+        "--web.config.file",
+        "--web.listen-address",
+    ],
     "doctor": ["--config", "--config.file", "--help", "--json"],
     "follow": [
         "--collect.interval",

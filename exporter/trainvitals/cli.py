@@ -187,6 +187,20 @@ def backtest(context: typer.Context) -> None:
     raise typer.Exit(test_rules(context.args))
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def notify(context: typer.Context) -> None:
+    """Bring Alertmanager's messages to chat robots: DingTalk, Feishu, Lark, WeCom, and by Apprise to others."""
+    try:
+        from trainvitals.notify.command import main as serve
+    except ModuleNotFoundError as error:
+        _fail(f"{error.name} is missing; the notifier needs: pip install 'trainvitals[node,notify]'")
+
+    raise typer.Exit(serve(context.args))
+
+
 @app.command()
 def up(
     demo: Annotated[bool, typer.Option("--demo", help="Also train a small model, and break it after a while.")] = False,

@@ -30,6 +30,7 @@ _SOURCES = {
         "Exporter",
         "The exporter about itself; its `process_*` metrics are those of every Prometheus client: CPU, memory, files.",
     ),
+    "notify": ("Notifier", "From [`trainvitals notify`](notify.md), which is scraped by itself."),
 }
 
 
