@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainvitals.telemetry import Step, Steps, pci_address
+from trainvitals.telemetry import Step, StepList, Steps, parts_of, pci_address
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,60 @@ def test_a_column_knows_its_extent():
     assert not steps.is_finite("b")
     assert steps.extent("c") == (-math.inf, 1.0)
     assert not steps.is_finite("c")
+
+
+def steps_in_parts():
+    """Return six steps: three in columns, a late value of the last of them, and two more in columns."""
+    late = Step(30, 9, 3.5, {"grad_norm": 0.5})
+    return StepList([steps_in_columns(), [], [late], Steps([40, 60], 10, [4.5, 6.5], {"loss": [3.25, 3.0]})])
+
+
+def test_parts_are_one_sequence():
+    """Steps in columns and single ones have one order, and are found at their places from either end."""
+    steps = steps_in_parts()
+    single = list(steps)
+
+    assert [(step.step, step.count) for step in single] == [(10, 7), (20, 8), (30, 9), (30, 9), (40, 10), (60, 11)]
+    assert [steps[place] for place in range(-6, 6)] == single + single
+    assert (len(steps), len(steps.parts())) == (6, 3)
+    with pytest.raises(IndexError):
+        steps[6]
+    with pytest.raises(IndexError):
+        steps[-7]
+    assert steps == single
+    assert steps != single[:5]
+    assert StepList() == []
+
+
+def test_a_piece_of_parts_is_in_parts():
+    """Wherever they are cut, the steps are the same, and what is in columns stays so."""
+    steps = steps_in_parts()
+    single = list(steps)
+
+    for begin in range(7):
+        for end in range(begin, 7):
+            assert list(steps[begin:end]) == single[begin:end]
+            assert list(steps[:begin] + steps[begin:]) == single
+    assert [type(part) for part in steps[1:5].parts()] == [Steps, list, Steps]
+    assert list(steps[4:2]) == []
+    with pytest.raises(ValueError, match="others between"):
+        steps[::2]
+
+
+def test_parts_with_other_times_and_counts():
+    """Times follow from the count, so a late value has the time of its step."""
+    steps = steps_in_parts()
+
+    assert [step.time for step in steps.evenly(8, 100.0, 2.5)] == [97.5, 100.0, 102.5, 102.5, 105.0, 107.5]
+    assert [step.count for step in steps.counted(-6)] == [1, 2, 3, 3, 4, 5]
+    assert [step.time for step in steps] == [1.5, 2.5, 3.5, 3.5, 4.5, 6.5]
+
+
+def test_any_steps_have_parts():
+    """Those of the probe are a list, and so one part; no steps are none."""
+    single = list(steps_in_columns())
+
+    assert parts_of(single) == (single,)
+    assert [type(part) for part in parts_of(steps_in_columns())] == [Steps]
+    assert len(parts_of(steps_in_parts())) == 3
+    assert parts_of([]) == parts_of(steps_in_columns()[:0]) == ()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainvitals.detect import Verdict
-from trainvitals.detect.engine import Panel, Record, in_order
-from trainvitals.telemetry import Event, Step
+from trainvitals.detect.engine import Panel, Record, in_order, one_by_one
+from trainvitals.telemetry import Event, Step, StepList, Steps
 
 
 def step(number, time):
@@ -215,3 +215,63 @@ def test_episodes_are_bounded():
     outcome = record.outcomes()[0]
 
     assert (256, 744) == (len(outcome.episodes), outcome.more)
+
+
+def steps_in_columns(first, last):
+    """Return steps in columns, each at ten times its number."""
+    numbers = list(range(first, last + 1))
+    times = [10.0 * number for number in numbers]
+    return Steps(numbers, first, times, {"loss": [number / 8 for number in numbers]})
+
+
+def test_a_block_is_split_by_events_only():
+    """Steps in columns come together as far as no event lies between; the order is that of each alone."""
+    steps = StepList([steps_in_columns(1, 20), [step(20, 205.0)], steps_in_columns(21, 30)])
+    events = [evaluation(101, 55.0), evaluation(102, 204.0), evaluation(103, 999.0)]
+
+    for places in (None, [5, 20, 31]):
+        items = list(in_order(steps, events, places))
+        single = list(one_by_one(items))
+
+        assert [len(item) if isinstance(item, Steps) else item.step for item in items] == [5, 101, 15, 102, 20, 10, 103]
+        assert single == list(in_order(list(steps), events, places))
+
+
+class Blocks(Listener):
+    """Remembers the steps of blocks, and how long these were."""
+
+    signal = "blocks"
+
+    def __init__(self):
+        super().__init__()
+        self.lengths = []
+
+    def observe_all(self, steps):
+        """Remember several."""
+        self.heard += steps.numbers
+        self.lengths.append(len(steps))
+
+
+def test_blocks_are_cut_where_all_are_asked():
+    """A detector that takes blocks gets them as columns, cut at every eighth point, and in order with the rest."""
+    blocks, listener = Blocks(), Listener(active=(8, 16))
+    record = Record(Panel([blocks, listener], [].append))
+    steps = StepList([[step(1, 10.0), step(2, 20.0)], steps_in_columns(3, 13), [step(14, 140.0)]])
+
+    record.feed(in_order(steps, [evaluation(5, 55.0)], [5]))
+    outcomes = record.outcomes()
+
+    assert blocks.heard == listener.heard == [1, 2, 3, 4, 5, -5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert blocks.lengths == [3, 8]
+    assert [outcome.worst is not None for outcome in outcomes] == [False, False]
+
+
+def test_few_steps_at_a_time_are_asked_about_as_well():
+    """Blocks that are shorter than what is taken between two looks do not put a look off."""
+    listener = Listener(active=(8, 16))
+    record = Record(Panel([listener], [].append))
+
+    for begin in range(1, 31, 4):
+        record.feed(in_order(StepList([steps_in_columns(begin, begin + 3)]), []))
+
+    assert record.outcomes()[0].worst.ratio == 16.0
