@@ -21,6 +21,7 @@ from trainvitals.detect.nonfinite import NonfiniteLoss
 from trainvitals.detect.not_falling import LossNotFalling
 from trainvitals.detect.overfitting import Overfitting
 from trainvitals.detect.plateau import Plateau
+from trainvitals.detect.recurring import RecurringOutlier
 from trainvitals.detect.slowdown import Slowdown
 from trainvitals.detect.spike import LossSpike
 from trainvitals.detect.stop_loss import StopLoss
@@ -32,6 +33,7 @@ DETECTORS: tuple[Callable[..., Detector], ...] = (
     NonfiniteLoss,
     LossCollapsed,
     LossDiverged,
+    RecurringOutlier,
     LossSpike,
     LossDrift,
     GradientAnomaly,

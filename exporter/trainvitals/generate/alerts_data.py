@@ -83,4 +83,31 @@ DATA: tuple[Alert, ...] = (
             "`rate(trainvitals_batch_samples_total[5m])` is the share that is lost."
         ),
     ),
+    Alert(
+        name="TrainvitalsOutlierRecurs",
+        file="data",
+        category="data",
+        severity="warning",
+        gauge="learning",
+        signal="outlier_recurs",
+        expr=active("outlier_recurs"),
+        keep=DEFAULTS.signal_keep,
+        summary="Run {{ $labels.run }}: the same step is odd again: something is in its data",
+        summary_zh="训练 {{ $labels.run }}:同一步再次异常,问题在数据中",
+        description=findings("outlier_recurs", "A step that was odd in an attempt before is odd again") + ".",
+        description_zh=findings("outlier_recurs", "此前尝试中异常的步再次异常") + "。",
+        action=(
+            "Data first: open the files or samples that are named, or those in the batches of these steps, and leave "
+            "out what is damaged, empty, repeated or of another kind. "
+            "Parameters: change none for it."
+        ),
+        action_zh=(
+            "先查数据:打开所列文件或样本(或这些步的批次),剔除损坏、空白、重复或异类的内容。再查参数:无需为此改动。"
+        ),
+        impact="One odd batch does little harm; as a rule there are more of its kind, and each may start a spike.",
+        diagnosis=(
+            "Chance does not come again at the same step, data does. Without a watched loader "
+            "(`trainvitals.data`), step, batch size and the order of the data say which samples these are."
+        ),
+    ),
 )
