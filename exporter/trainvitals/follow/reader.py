@@ -7,11 +7,12 @@ import logging
 import os
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainvitals.follow.base import SURE, BlockFormat, BlockParser, FileFormat, Format, LineFormat, Piece, Rows, Scanner
-from trainvitals.follow.formats import choose
+from trainvitals.follow.formats import Formats, choose
 from trainvitals.follow.lines import LineReader
 from trainvitals.follow.tail import Begin, Position, Tail
 from trainvitals.follow.told import Told
@@ -68,6 +69,8 @@ class Reader:
         self._unknown = b""
         self._passed = 0
         self._told = Told()
+        #: Places in the text, some way before the end, and what parsers had counted there.
+        self._counts: deque[tuple[int, dict[str, list[Any]]]] = deque(maxlen=2)
         self._signature: object = None
         self._bad = 0
         self._complained = False
@@ -114,6 +117,7 @@ class Reader:
             "in_line": self._lines.in_line,
             "told": self._told.counts() if is_told_again else {},
             "samples": self._told.samples() if self._is_rewritten else {},
+            "counts": list(self._counts),
         }
 
     def close(self) -> None:
@@ -150,7 +154,7 @@ class Reader:
 
     def _poll(self, limit: int, now: float, final: bool) -> Iterator[list[Piece]]:
         if self.format is None and os.path.isdir(self.path):
-            folders = (known for known in self._formats if isinstance(known, FileFormat) and known.folder)
+            folders = Formats.of(self._formats).of_folders()
             self.format = next((known for known in folders if known.sniff(b"", self.path)), None)
         self._catch_up_silently()
         if isinstance(self.format, FileFormat):
@@ -170,6 +174,7 @@ class Reader:
             for items in self._take(piece):
                 taken += sum(len(item) if isinstance(item, Rows) else 1 for item in items)
                 yield items
+            self._remember_counts()
             if isinstance(self.format, FileFormat):
                 tail.close()
                 yield self._read_file(self.format)
@@ -206,6 +211,15 @@ class Reader:
         items = self._lines.feed(data)
         return self._told.new(items) if self._is_rewritten else items
 
+    def _remember_counts(self) -> None:
+        """Remember now and then what the parsers count: after a restart the text is read again from there on."""
+        place = self._tail.offset - self._lines.pending
+        if place - (self._counts[-1][0] if self._counts else 0) < REPLAY or self._is_rewritten:
+            return
+        if counted := self._lines.memory():
+            self._counts.extend([] if self._counts else [(0, {})])
+            self._counts.append((place, counted))
+
     @property
     def _is_rewritten(self) -> bool:
         return isinstance(self.format, LineFormat) and self.format.rewritten
@@ -228,6 +242,7 @@ class Reader:
         lines = LineReader(self.format if isinstance(self.format, LineFormat) else None, self._scanner())
         lines.bad, self._lines, self._unknown = self._lines.bad, lines, b""
         self._parser = None
+        self._counts.clear()
         self._told.begin_again()
 
     def _scanner(self) -> Scanner | None:
@@ -279,6 +294,7 @@ class Reader:
         if sure > self._sure and isinstance(found, LineFormat) and isinstance(self.format, LineFormat):
             if found is not self.format:
                 self._lines.change(found)
+                self._counts.clear()
             self.format, self._sure = found, sure
 
     # Files as a whole, and restarts ---------------------------------------------------------------------------------
@@ -300,7 +316,7 @@ class Reader:
         if not saved:
             return
         name, position = saved["format"], saved["position"]
-        found = next((known for known in self._formats if known.name == name), None)
+        found = Formats.of(self._formats).named(name) if name else None
         if name and found is None:
             return
         if found is not None:
@@ -328,19 +344,24 @@ class Reader:
         elif owed["position"] is not None:
             self._begin()
             if self._tail.open():
-                yield from self._read_again(found, owed["unknown"])
+                yield from self._read_again(found, owed["unknown"], owed.get("counts", []))
             self._told.owe(owed["told"], owed.get("samples", {}))
             if owed["in_line"]:
                 self._lines.skip_line()
         self._owed = None
 
-    def _read_again(self, found: Format | None, unknown: int) -> Iterator[list[Piece]]:
+    def _read_again(self, found: Format | None, unknown: int, counts: Sequence[Any]) -> Iterator[list[Piece]]:
         tail = self._tail
         size = tail.offset
         if found is None:
             size = unknown
         elif isinstance(found, LineFormat) and not found.rewritten:
             size = REPLAY
+            if counts:
+                place, counted = counts[0]
+                size = tail.offset - place
+                self._lines.recall(counted)
+                self._counts.extend((place, counted) for place, counted in counts)
             if found.head_lines and tail.offset > size:
                 lines = tail.read_head(REPLAY).split(b"\n", found.head_lines)[: found.head_lines]
                 yield self._feed(b"".join(line + b"\n" for line in lines))
