@@ -19,6 +19,8 @@ from trainvitals.telemetry import Event, Identity, Step, Steps
 #: so many times faster than before: a warm-up, a cosine and a decay are smooth, a restart and a step decay are not.
 #: Chosen so that ReduceLROnPlateau's usual factor of 0.5 is a jump and a linear warm-up's first doubling is none.
 _JUMP, _FASTER = 1.5, 3.0
+#: Rates are looked at by so many, as long as none of these can be a jump.
+_FEW = 64
 #: Samples or tokens of a step have changed when their mean over so many steps or more did by such a factor: the last
 #: batch of an epoch is smaller, and packed texts vary.
 _WINDOW = 16
@@ -221,6 +223,12 @@ class ChangeWatch:
                     self._slope = (end, abs(rates[0] - before) / max(end - count, 1))
                 self._values["learning_rate"] = rates[-1]
                 return
+        if len(rates) > _FEW:
+            # A schedule moves far over many steps, and seldom over few.
+            for begin in range(0, len(rates), _FEW):
+                part = steps.part(begin, begin + _FEW)
+                self._rates(part, part.columns["learning_rate"])
+            return
         numbers = zip(steps.numbers, steps.times, rates, strict=True)
         for place, (number, moment, rate) in enumerate(numbers, steps.first):
             self._learning_rate(number, place, moment, rate)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from trainvitals.detect.base import Category, Detector, Severity, Verdict
+from trainvitals.detect.segments import Cut, Segment, Segments
 from trainvitals.telemetry import Event, Step, Steps, parts_of
 
 #: What to do with a message about a detector that failed; called while the exception is handled.
@@ -61,11 +62,13 @@ def _pieces(steps: Sequence[Step]) -> Iterator[Step | Steps]:
 class Panel:
     """The detectors of one rank.  An exception of one costs that one alone what it was given.
 
-    ``complain`` is told of each, in words.
+    ``complain`` is told of each, in words.  ``segments`` watches for changes after which baselines begin anew.
     """
 
-    def __init__(self, detectors: Sequence[Detector], complain: Complain) -> None:
+    def __init__(self, detectors: Sequence[Detector], complain: Complain, segments: Segments | None = None) -> None:
         self.detectors = detectors
+        self.segments = segments or Segments()
+        self._cuts: list[Cut] = []
         self._complain = complain
         self._events = [
             (detector, detector.observe_event) for detector in detectors if hasattr(detector, "observe_event")
@@ -73,18 +76,50 @@ class Panel:
 
     def observe(self, step: Step) -> None:
         """Hand on the next step to all."""
+        for segment in self.segments.observe(step):
+            for detector in self.detectors:
+                self._begin(detector, segment)
         for detector in self.detectors:
             try:
                 detector.observe(step)
             except Exception:
                 self._complain(f"detector {detector.signal} cannot take {step!r}")
 
+    def _begin(self, detector: Detector, segment: Segment) -> None:
+        """Let a detector begin a new baseline, if it has one that does not outlive this."""
+        if segment.kind not in getattr(detector, "segments", ()):
+            return
+        try:
+            detector.begin_segment(segment.why)  # type: ignore[attr-defined]
+        except Exception:
+            self._complain(f"detector {detector.signal} cannot begin anew: {segment.why}")
+
+    def look_at(self, steps: Sequence[Step]) -> None:
+        """Look for segments in a block, before it is handed to each detector in turn, whole or in parts."""
+        self._cuts = self.segments.look_at(steps)
+
     def observe_all(self, detector: Detector, steps: Sequence[Step]) -> int:
         """Hand on the next steps to one: a block for each in turn is faster than all for each step in turn.
 
         Return how many it took: fewer than all where its signal went on within columns (see
-        :class:`trainvitals.detect.base.BlockDetector`).
+        :class:`trainvitals.detect.base.BlockDetector`).  Where a segment begins in a block that was looked at, the
+        block is cut.
         """
+        if not self._cuts:
+            return self._hand_on(detector, steps)
+        begin = 0
+        for cut in self._cuts:
+            place = _place(steps, cut.count)
+            if place is None:
+                continue
+            if place > begin:
+                begin += self._hand_on(detector, steps[begin:place])
+                if begin < place:
+                    return begin
+            self._begin(detector, cut.segment)
+        return begin + self._hand_on(detector, steps[begin:] if begin else steps)
+
+    def _hand_on(self, detector: Detector, steps: Sequence[Step]) -> int:
         if isinstance(steps, Steps) and (take := getattr(detector, "observe_all", None)) is not None:
             try:
                 taken: int | None = take(steps)
@@ -102,6 +137,9 @@ class Panel:
 
     def observe_event(self, event: Event) -> None:
         """Hand on the next event, to those that take events."""
+        for segment in self.segments.observe_event(event):
+            for detector in self.detectors:
+                self._begin(detector, segment)
         for detector, take in self._events:
             try:
                 take(event)
@@ -115,6 +153,14 @@ class Panel:
         except Exception:
             self._complain(f"detector {detector.signal} gives no verdict")
             return None
+
+
+def _place(steps: Sequence[Step], count: int) -> int | None:
+    """Return the place of the first step with a count; None where there is none."""
+    if isinstance(steps, Steps):
+        place = count - steps.first
+        return place if 0 <= place < len(steps) else None
+    return next((place for place, step in enumerate(steps) if step.count == count), None)
 
 
 @dataclass(slots=True)
@@ -158,12 +204,12 @@ EPISODES = 256
 class Record:
     """Keeps what the detectors of a panel say while a run is read, so that what is over at its end is not lost.
 
-    All are asked every eight points, in a long run at every 256th part of what it had so far, and after results of an
+    All are asked every eight points, in a long run at every 64th part of what it had so far, and after results of an
     evaluation.  One that has the property ``held`` (whether its signal is on, also when its cause is over) is asked
     every eight points as long as that is true, and when it begins: nothing that it holds is missed.
     """
 
-    _EVERY, _PARTS = 8, 256
+    _EVERY, _PARTS = 8, 64
 
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
@@ -218,6 +264,7 @@ class Record:
             self.look()
 
     def _hand_on(self, block: Sequence[Step]) -> None:
+        self._panel.look_at(block)
         for detector in self._panel.detectors:
             if hasattr(detector, "held"):
                 self._take_held(detector, block)
@@ -242,7 +289,7 @@ class Record:
 
     def look(self) -> None:
         """Ask all detectors."""
-        self._left = max(self._EVERY, self._points // self._PARTS)
+        self._left = self._EVERY * max(1, self._points // (self._PARTS * self._EVERY))
         for detector in self._panel.detectors:
             self._note(detector, self._panel.verdict(detector))
 
