@@ -21,7 +21,8 @@ Where there is an evaluation before the first step, the model that knew nothing 
 - worse than untrained: an evaluation, and the last 5 losses, are all above 1.25 times the first evaluation.
 
 Where losses are near 0, twice is little: the rise must be a twentieth of the first loss as well.
-A loss that is not positive has no level to be a multiple of (rewards): such a run is not judged.
+A loss that is not positive has no level to be a multiple of, and one beside a reward may grow with it: such runs are
+not judged.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.evaluations import validation_loss
+from trainvitals.detect.metric_names import has_reward
 from trainvitals.detect.trend import Trace, mann_kendall, spread
-from trainvitals.telemetry import Event, Step
+from trainvitals.telemetry import Event, Step, Steps
 
 GROUP = 5
 FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
@@ -44,6 +46,8 @@ SHORT, JUMP = 40, 1.25
 #: How long a loss must be above twice that of the untrained model: five times as long as bumps of healthy runs.
 BLOWN_STEPS = 50
 _LARGEST = 1e6
+#: So many groups are looked at in one go.
+_GROUPS = 64
 
 
 class LossDiverged:
@@ -85,8 +89,13 @@ class LossDiverged:
 
     def observe(self, step: Step) -> None:
         """Take the next step: most of them are put aside, one in 5 is a test."""
-        loss = step.values.get("loss")
-        if loss is None or not -math.inf < loss < math.inf:
+        values = step.values
+        loss = values.get("loss")
+        if loss is None:
+            return
+        if self._first is None and self._usable and has_reward(values):
+            self._usable = False
+        if not -math.inf < loss < math.inf:
             return
         if step.step < self._last and self._first is not None:
             self._go_back(step.step)
@@ -98,6 +107,76 @@ class LossDiverged:
         if len(group) == GROUP:
             self._close(step)
 
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, up to one that turns the signal on; return how many."""
+        losses, numbers = steps.columns.get("loss"), steps.numbers
+        if losses is None:
+            return len(steps)
+        if self._first is None and self._usable and has_reward(steps.columns):
+            self._usable = False
+        if self._found or not steps.is_finite("loss") or (self._usable and steps.extent("loss")[0] <= 0.0):
+            return by_pieces(self, steps)
+        if numbers[0] < self._last and self._first is not None:
+            if has_reward(steps.columns):
+                return by_pieces(self, steps)
+            self._go_back(numbers[0])
+        begin = min(-len(self._group) % GROUP, len(losses))
+        for place in range(begin):
+            self.observe(Step(numbers[place], steps.first + place, steps.times[place], {"loss": losses[place]}))
+        end = len(losses) - (len(losses) - begin) % GROUP
+        if begin < end and not self.held and self._usable:
+            begin = self._take_groups(steps, losses, begin, end)
+        if self.held:
+            return begin
+        self._last = numbers[-1]
+        if end < len(losses):
+            if begin <= end and not self._group:
+                self._group_began = numbers[end]
+            self._group += losses[end:]
+        return len(steps)
+
+    def _take_groups(self, steps: Steps, losses: list[float], begin: int, end: int) -> int:
+        """Take whole groups, up to one that turns the signal on; return the place behind it."""
+        in_a_row = iter(losses[begin:end])
+        groups = list(map(sorted, zip(*[in_a_row] * GROUP, strict=True)))
+        middles = [group[GROUP // 2] for group in groups]
+        lasts = slice(begin + GROUP - 1, end, GROUP)
+        points = Steps(steps.numbers[lasts], 1, steps.times[lasts], {})
+        high = steps.extent("loss")[1]
+        place = 0
+        while place < len(groups):
+            stop, usual = min(place + self._trace.room, len(groups)), self._usual()
+            if high > usual:
+                stop = min(stop, place + _GROUPS)
+            if high <= usual or max([group[0] for group in groups[place:stop]]) <= usual:
+                self._pass(groups[max(place, stop - 3) : stop])
+                if self._trace.push_all(points, middles[:stop], place)[1]:
+                    self._look()
+            else:
+                for at in range(begin + place * GROUP, begin + stop * GROUP, GROUP):
+                    self._group, self._group_began = losses[at : at + GROUP], steps.numbers[at]
+                    last = at + GROUP - 1
+                    self._close(Step(steps.numbers[last], steps.first + last, steps.times[last], {}))
+                    if self._found:
+                        self._last = steps.numbers[last]
+                        return at + GROUP
+            place = stop
+        return end
+
+    def _usual(self) -> float:
+        """Return up to where the lowest loss of a group is nothing to any test; below 0, while each is looked at."""
+        if self._first is None or self._best == math.inf:
+            return -1.0
+        return RISEN * self._best if self._untrained is None else min(RISEN * self._best, FAR * self._untrained)
+
+    def _pass(self, newest: list[list[float]]) -> None:
+        """Take groups that are usual, of which these are the last, sorted."""
+        self._lowest = newest[-1][0]
+        self._highest.extend([group[-1] for group in newest])
+        self._far = self._risen = 0
+        self._recent.clear()
+        self._ratio = 0.0
+
     def observe_event(self, event: Event) -> None:
         """Look at evaluations: the first one, if it is before the first step, is what an untrained model costs."""
         if event.kind != "evaluation" or not isinstance(values := event.fields.get("values"), Mapping):
@@ -107,7 +186,7 @@ class LossDiverged:
             return
         if self._last < 0 and event.step <= 1:
             self._untrained = float(loss) if self._untrained is None else self._untrained
-        elif self._untrained is not None and event.step >= self._last:
+        elif self._untrained is not None and self._usable and event.step >= self._last:
             limit = RISEN * self._untrained
             is_worse = loss > limit and min([self._lowest, *self._group]) > limit
             if is_worse and not self._found:
@@ -141,7 +220,10 @@ class LossDiverged:
             self._test(group, ordered)
         self._highest.append(ordered[-1])
         if self._trace.push(step.step, step.time, ordered[GROUP // 2]):
-            self._best = min([block.value for block in self._trace.blocks])
+            self._look()
+
+    def _look(self) -> None:
+        self._best = min([block.value for block in self._trace.blocks])
 
     def _compare(self, untrained: float, ordered: list[float], last: int) -> None:
         """Compare 5 losses with the model that knew nothing."""

@@ -121,7 +121,8 @@ class LossDrift:
             self._segment.begun = step.step
         points.append(loss)
         if len(points) == self._settings.block:
-            self._close()
+            self._segment.points = []
+            self._close(sorted(points))
 
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, up to one that turns the signal on; return how many."""
@@ -164,19 +165,52 @@ class LossDrift:
         """Take losses up to one that turns the signal on; return how many."""
         if numbers[0] < self._last:
             self._begin_segment(f"the run went back to step {numbers[0]}")
-        size, segment = self._settings.block, self._segment
-        place = 0 if segment.points else bisect_left(numbers, self._settings.warmup_steps)
-        while place < len(losses):
-            if not segment.points:
-                segment.begun = numbers[place]
-            end = place + size - len(segment.points)
-            segment.points += losses[place:end]
-            if len(segment.points) == size:
-                self._close()
-                if self._episode is not None:
-                    return end
-            place = end
+        size, points = self._settings.block, self._segment.points
+        begin = 0 if points else bisect_left(numbers, self._settings.warmup_steps)
+        if points:
+            begin = min(size - len(points), len(losses))
+            points += losses[:begin]
+            if len(points) == size:
+                self._segment.points = []
+                self._close(sorted(points))
+        end = len(losses) - (len(losses) - begin) % size
+        if begin < end and self._episode is None:
+            begin = self._take_blocks(numbers, losses, begin, end)
+        if self._episode is not None:
+            return begin
+        if end < len(losses) and begin == end:
+            self._segment.begun = numbers[end]
+            self._segment.points = losses[end:]
         return len(losses)
+
+    def _take_blocks(self, numbers: list[int], losses: list[float], begin: int, end: int) -> int:
+        """Take whole blocks, up to one that turns the signal on; return the place behind it."""
+        settings = self._settings
+        baseline, most = settings.baseline, settings.baseline + settings.lag
+        in_a_row = iter(losses[begin:end])
+        blocks = list(map(sorted, zip(*[in_a_row] * settings.block, strict=True)))
+        middles = list(map(middle, blocks))
+        place = 0
+        while place < len(blocks):
+            segment = self._segment
+            if len(segment.middles) == most and not segment.above and settings.errors > _LARGEST_OF_16:
+                known = [*segment.middles, *middles[place:]]
+                count = 0
+                while count + most < len(known) and known[count + most] <= max(known[count : count + baseline]):
+                    count += 1
+                if count:
+                    segment.blocks = deque([*segment.blocks, *blocks[place : place + count]][-most:])
+                    segment.middles = deque(known[count : count + most])
+                    self._ratio, self._calm = 0.0, (known[count + most - 1], known[count - 1 : count - 1 + baseline])
+                    place += count
+                    continue
+            at = begin + place * settings.block
+            segment.begun = numbers[at]
+            self._close(blocks[place])
+            place += 1
+            if self._episode is not None:
+                return at + settings.block
+        return end
 
     def _follow_rate(self, rate: float) -> None:
         if rate < self._lowest_rate:
@@ -186,9 +220,9 @@ class LossDrift:
             if self._episode is None:
                 self._begin_segment("the learning rate rose")
 
-    def _close(self) -> None:
+    def _close(self, block: list[float]) -> None:
+        """Take a block, whose losses are sorted."""
         segment, settings = self._segment, self._settings
-        block, segment.points = sorted(segment.points), []
         value = middle(block)
         if self._episode is not None:
             self._follow(self._episode, value)

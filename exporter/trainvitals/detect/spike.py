@@ -5,6 +5,10 @@ Two tests against the 128 values before the last 8:
 - level: the median of the last 8 values, in standard errors of such a median (6);
 - outliers: the third largest of the last 5 values, in standard deviations of the upper tail (4).
 
+The 128 values are looked at once for 128 losses.  With a look every 8, a loss that stays higher crept into them before
+it was found: of 72 such levels written into healthy curves (10 % higher) 61 % were found, and 78 % now; spikes as
+before.  It is also what makes a judgement of millions of steps cheap.
+
 They come from a comparison of published rules on 74 healthy public curves (263,721 steps): mean and 6 sigma gave 24
 false alarms in 10,000 steps; median and MAD with 6 errors, or with 3 of 5 values beyond 5 sigma, gave none and found
 every spike of the shape of BLOOM-176B's (2.3 times the level, 30 steps).  benchmarks/detectors.py repeats that on
@@ -287,7 +291,8 @@ class LossSpike:
         if self._loud or self._level.spread <= 0.0:
             return 0
         chunk = losses[begin : min(end, begin + self._baseline.room)]
-        center, tail, low = known.center, self._level.tail, min(chunk)
+        center, tail = known.center, self._level.tail
+        low = steps.extent("loss")[0] if steps.is_finite("loss") else min(chunk)
         if (
             not (steps.is_finite("loss") or math.isfinite(sum(chunk)))
             or low < -_LARGEST_LOSS

@@ -37,6 +37,11 @@ class Trace:
         self.points = 0
         self.blocks: list[Block] = []
 
+    @property
+    def room(self) -> int:
+        """How many points close the next block."""
+        return self._size - len(self._values)
+
     def push(self, step: int, time: float, value: float) -> bool:
         """Take the next point; return whether a block was closed by it."""
         self.points += 1

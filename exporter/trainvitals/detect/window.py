@@ -94,7 +94,7 @@ class Window(_Tail):
     A level costs ten microseconds; a few values in many do not move it.
     """
 
-    def __init__(self, size: int, *, refresh: int = 64) -> None:
+    def __init__(self, size: int, *, refresh: int = 128) -> None:
         super().__init__(size, refresh)
         self._known: Level | None = None
 
@@ -153,7 +153,7 @@ class Correlation(_Tail):
     #: Single outliers tell nothing about their neighbours.
     _LARGEST = 3.0
 
-    def __init__(self, size: int, *, refresh: int = 64) -> None:
+    def __init__(self, size: int, *, refresh: int = 128) -> None:
         super().__init__(size, refresh, extra=1)
         self._known: float | None = None
 
@@ -172,7 +172,9 @@ class Correlation(_Tail):
 
     def _reckon(self) -> float:
         most = self._LARGEST
-        values = [max(-most, min(sigmas, most)) for sigmas in self._seen(1)]
+        values = self._seen(1)
+        if not (values and -most <= min(values) and max(values) <= most):
+            values = [max(-most, min(sigmas, most)) for sigmas in values]
         # The first one is only the neighbour of the next, in a full window.
         before = values if len(values) > self._size else [0.0, *values]
         values = values[-self._size :]
