@@ -90,7 +90,7 @@ class Panel:
         if segment.kind not in getattr(detector, "segments", ()):
             return
         try:
-            detector.begin_segment(segment.why)  # type: ignore[attr-defined]
+            detector.begin_segment(segment)  # type: ignore[attr-defined]
         except Exception:
             self._complain(f"detector {detector.signal} cannot begin anew: {segment.why}")
 
@@ -109,7 +109,7 @@ class Panel:
             return self._hand_on(detector, steps)
         begin = 0
         for cut in self._cuts:
-            place = _place(steps, cut.count)
+            place = _place(steps, cut.at)
             if place is None:
                 continue
             if place > begin:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
+from trainvitals.detect.segments import Kind as Segments
+from trainvitals.detect.segments import Segment
 from trainvitals.detect.window import middle
 from trainvitals.telemetry import Step, Steps
 
@@ -43,9 +45,12 @@ class GradientAnomaly:
     signal = "gradient_anomaly"
     category: Category = "parameter"
     needs = "64 gradient norms, or 20 equal loss scales"
+    #: What the noise of a gradient depends on.
+    segments: frozenset[Segments] = frozenset({"batch_size", "sequence_length", "precision", "data"})
 
     def __init__(self) -> None:
         self._last = -1
+        self._gated = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -64,6 +69,16 @@ class GradientAnomaly:
         self._scale_ratio = 0.0
         self._active: tuple[Kind, float, int, str] | None = None
         self._held = 0
+
+    def begin_segment(self, segment: Segment) -> None:
+        """Begin a new baseline; what was found is held as long as it would have been."""
+        active, held = self._active, self._held
+        scale = (self._scale, self._equal, self._settled, self._halved, self._scale_ratio)
+        self._begin()
+        self._active, self._held = active, held
+        if segment.kind != "precision":
+            self._scale, self._equal, self._settled, self._halved, self._scale_ratio = scale
+        self._gated = f"a new baseline of the norm begins: {segment.why}"
 
     def observe(self, step: Step) -> None:
         """Take the next step: a norm costs a comparison or two, the median is looked at once for 16."""
@@ -201,11 +216,12 @@ class GradientAnomaly:
 
         Statistics: ``median`` of the gradient norm.
         """
+        gated = self._gated if self._points < WARMUP_POINTS else ""
         if self._active is None and self._points < WARMUP_POINTS and not self._settled:
-            return None
+            return Verdict(ratio=0.0, severity="info", gated=gated) if gated else None
         statistics = {"median": self._median} if math.isfinite(self._median) else {}
         if self._active is None:
-            return Verdict(ratio=0.0, statistics=statistics, severity="info")
+            return Verdict(ratio=0.0, statistics=statistics, severity="info", gated=gated)
         kind, ratio, since, what = self._active
         return Verdict(
             ratio=ratio,
@@ -215,6 +231,7 @@ class GradientAnomaly:
             severity="critical" if kind == "broken" else "warning",
             action=_ACTIONS[kind],
             confidence=0.8,
+            gated=gated,
         )
 
 

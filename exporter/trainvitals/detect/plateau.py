@@ -17,9 +17,10 @@ run that was seen from its beginning and is not a tenth below it: that is :mod:`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
+from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.trend import Block, Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Step, Steps
@@ -54,8 +55,11 @@ class Plateau:
     signal = "plateau"
     category: Category = "parameter"
     needs = "40 losses, in a log whose noise is not larger than the gain in question"
+    #: What a step costs and gains.
+    segments: frozenset[Kind] = frozenset({"batch_size", "sequence_length", "data"})
 
     def __init__(self) -> None:
+        self._gated = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -69,6 +73,13 @@ class Plateau:
         self._finding: _Finding | None = None
         self._candidate: int | None = None
         self._verdict: Verdict | None = None
+
+    def begin_segment(self, segment: Segment) -> None:
+        """Compare from here on: steps of before bought other things."""
+        last, rates = self._last, (self._rate, self._peak_rate, self._risen_at)
+        self._begin()
+        self._last, (self._rate, self._peak_rate, self._risen_at) = last, rates
+        self._gated = f"what was before: {segment.why}"
 
     def observe(self, step: Step) -> None:
         """Take the next step: a test is made for each block, 32 to 64 in a run."""
@@ -227,7 +238,12 @@ class Plateau:
 
         Statistics: ``gain`` and ``gain_upper`` (shares of the loss), and the ``hours`` that it took, of each device.
         """
-        return self._verdict
+        if not self._gated:
+            return self._verdict
+        if self._verdict is None:
+            return Verdict(ratio=0.0, severity="info", gated=self._gated)
+        parts = (self._verdict.gated, self._gated)
+        return replace(self._verdict, gated="; ".join(part for part in parts if part))
 
 
 _ACTION = (
