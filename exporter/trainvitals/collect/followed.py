@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 
 from trainvitals.collect.log_errors import COUNT, KIND, SURVIVED, TROUBLE
 from trainvitals.collect.source import Mark
@@ -175,10 +175,12 @@ class FollowedLog:
         self._push_events(run.events, run.places, steps)
         self._told = run.told
         self._steps += steps
-        for step in chain(history, steps):
-            if run.timed and self._last is not None and step.count > self._last.count:
+        new = history + steps
+        for step in new if run.timed else ():
+            if self._last is not None and step.count > self._last.count:
                 self._rhythm.pause(step.time - self._last.time)
             self._last = step
+        self._last = new[-1] if new else self._last
 
     def _push_events(self, events: Sequence[Event], places: Sequence[int], steps: Sequence[Step]) -> None:
         """Take events; an error learns how many steps were before it, for errors and steps are handed on apart."""
