@@ -157,6 +157,7 @@ class Rank:
             "stall": self.stall,
             "log_errors": self.log_errors,
             "changes": self.changes.watch,
+            "segments": self._panel.segments,
         }
 
     def kept(self) -> tuple[dict[str, object], list[str]]:
@@ -177,7 +178,8 @@ class Rank:
         for name, part in (("eta", Eta), ("stall", Stall), ("log_errors", LogErrors), ("changes", Changes)):
             if name in failed:
                 setattr(self, name, part())
-        self._panel = Panel(self.detectors, self.complain)
+        segments = None if "segments" in failed else self._panel.segments
+        self._panel = Panel(self.detectors, self.complain, segments)
         self._behind, self._afresh = Panel(list(fresh.values()), self.complain), frozenset(failed)
         self.marks, self._resumed = dict(kept.marks), dict(kept.marks)
         return failed
