@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trainvitals.collect.base import Collector, NoData, Sink
+from trainvitals.collect.idle import IdleDevices
 from trainvitals.collect.ranks import LiveRank
 from trainvitals.config import AttributionSettings
 from trainvitals.host import cgroups, processes, slurm
@@ -61,6 +62,7 @@ class AttributionCollector(Collector):
         groups: cgroups.Cgroups | None = None,
         *,
         sees_host: bool | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._live = live
         self._devices = devices
@@ -69,6 +71,8 @@ class AttributionCollector(Collector):
         self._groups = groups or cgroups.Cgroups()
         self._sees_host = processes.sees_the_host() if sees_host is None else sees_host
         self._board = _Board()
+        self._idle = IdleDevices()
+        self._clock = clock
 
     @classmethod
     def from_settings(
@@ -79,11 +83,12 @@ class AttributionCollector(Collector):
         clock: Callable[[], float] = time.time,
     ) -> AttributionCollector:
         """Return a collector that reads the prolog's files from where the settings say."""
-        return cls(live, devices, slurm.JobFolder(settings.slurm_folder, boot_id=boot_id(), clock=clock))
+        return cls(live, devices, slurm.JobFolder(settings.slurm_folder, boot_id=boot_id(), clock=clock), clock=clock)
 
     def collect(self, sink: Sink) -> None:
         """Add all mappings.  Raises NoData when there is neither a rank nor a job, nor a process on a device."""
-        self._board.update(self._devices())
+        devices = list(self._devices())
+        self._board.update(devices)
         ranks = list(self._live())
         failure: OSError | None = None
         try:
@@ -98,7 +103,10 @@ class AttributionCollector(Collector):
             for place in places:
                 sink.add("trainvitals_rank_device_info", 1.0, rank.run, rank.rank, *place.labels)
         _add_memory(sink, round_)
-        _add_jobs(sink, round_, self._allocated(jobs))
+        allocated = list(self._allocated(jobs))
+        _add_jobs(sink, round_, allocated)
+        had = {place.uuid for places in round_.places.values() for place in places}
+        self._idle.add(sink, self._clock(), devices, had | {place.uuid for place, _ in allocated})
         _add_containers(sink, round_)
         if failure is not None:
             raise failure

@@ -38,6 +38,26 @@ _MISSING = listed(
     by="pci_bus_id",
     none="no address known",
 )
+_IS_IDLE = f"trainvitals_device_idle_seconds > {DEFAULTS.device_idle}"
+_IDLE = listed(
+    f"trainvitals_device_idle_seconds{{instance=%q}} > {DEFAULTS.device_idle}",
+    "device {{ .Labels.device }}",
+    "instance",
+    by="device",
+)
+_IDLE_RANKS = listed(
+    f"trainvitals_rank_device_info{{instance=%q}} and on (instance, uuid) ({_IS_IDLE})",
+    "rank {{ .Labels.rank }} of run {{ .Labels.run }}",
+    "instance",
+    none="none",
+)
+_IDLE_JOBS = listed(
+    f"trainvitals_device_slurm_job_info{{instance=%q}} and on (instance, uuid) ({_IS_IDLE})",
+    "{{ .Labels.slurm_job_id }} (device {{ .Labels.device }})",
+    "instance",
+    by="slurm_job_id",
+    none="none",
+)
 
 NODES: tuple[Alert, ...] = (
     Alert(
@@ -182,6 +202,50 @@ NODES: tuple[Alert, ...] = (
         impact="A hung driver soon hangs the training; until then its devices are not watched.",
         diagnosis=(
             "`trainvitals_device_source_restarts_total` counts the attempts. `dmesg` shows the driver's own complaint."
+        ),
+    ),
+    Alert(
+        name="TrainvitalsDevicesIdle",
+        file="resource",
+        category="resource",
+        severity="warning",
+        gauge="efficiency",
+        # One per node, however many devices idle; the text names them and who has them.
+        expr=f"count by (instance) ({_IS_IDLE}) > 0",
+        summary="Node {{ $labels.instance }}: devices are taken and not used",
+        summary_zh="节点 {{ $labels.instance }}:设备被占用但未使用",
+        description=(
+            "{{ $value }} devices on {{ $labels.instance }} belong to a rank, a job or a process, and did no work for "
+            "an hour. Which: "
+        )
+        + _IDLE
+        + ". Ranks on them: "
+        + _IDLE_RANKS
+        + ". Slurm jobs: "
+        + _IDLE_JOBS
+        + ".",
+        description_zh=(
+            "{{ $labels.instance }} 上有 {{ $value }} 个设备属于某个 rank、作业或进程,但一小时内没有工作。设备:"
+        )
+        + _IDLE
+        + "。其上的 rank:"
+        + _IDLE_RANKS
+        + "。Slurm 作业:"
+        + _IDLE_JOBS
+        + "。",
+        action=(
+            "No rank, but a job: it asked for more devices than it uses, or its training has ended: give them back. "
+            "Neither: a process of an ended run holds them; `nvidia-smi` names it, end it. A rank: see whether its run "
+            "does steps; if it does, it computes elsewhere than it should, and if not, look at its stall first."
+        ),
+        action_zh=(
+            "没有 rank 但有作业:申请的设备多于所用,或训练已结束,请归还。两者都没有:已结束训练的进程仍占用设备,"
+            "用 `nvidia-smi` 找到并结束它。有 rank:先看该训练是否在推进;若在推进,则计算不在该设备上;若没有,先处理停滞。"
+        ),
+        impact="Device time is paid for and used by nobody, and others may wait for it.",
+        diagnosis=(
+            "`trainvitals_device_idle_seconds` begins at 0 with each look at which kernels ran in 5 % of the time or "
+            "more. A device in a collective operation that waits is busy: that is a stall."
         ),
     ),
     Alert(

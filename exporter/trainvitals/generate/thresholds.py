@@ -44,6 +44,8 @@ class Thresholds:
     devices_missing_for: int = 300
     #: The reading of devices is paused for so long: perhaps somebody forgot.
     devices_paused_for: int = 7200
+    #: A device that somebody has did no work for so long; data and weights are loaded, and kernels compiled, in less.
+    device_idle: int = 3600
     #: Less of the host's memory is left than this share ...
     memory_available_ratio: float = 0.05
     #: ... for so long.

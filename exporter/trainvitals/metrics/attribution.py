@@ -50,5 +50,10 @@ FAMILIES: tuple[Family, ...] = (
             "Memory of a device that a rank uses; processes that are no rank together under empty labels.",
             *_RANK,
         ),
+        (
+            "device_idle_seconds",
+            "gauge",
+            "For how long a device that a rank, a job or a process has did no work; absent where nobody has it.",
+        ),
     ),
 )
