@@ -87,6 +87,11 @@ bench-judge: ## Measure how fast runs are judged, beside losslint, runmedic and 
 	@deploy/setup/environment $(PYTHON) .venv-bench node losslint runmedic trainspotter
 	.venv-bench/bin/python benchmarks/judge.py
 
+.PHONY: bench-accuracy
+bench-accuracy: ## Count right and wrong findings beside three packages (half an hour; FOLDER=logs with a MANIFEST.tsv)
+	@deploy/setup/environment $(PYTHON) .venv-bench node,logs trainspotter runmedic losslint
+	.venv-bench/bin/python benchmarks/accuracy.py $(FOLDER)
+
 .PHONY: clean
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .venv-bench build dist *.egg-info exporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

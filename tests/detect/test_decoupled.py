@@ -88,6 +88,16 @@ def test_a_metric_that_follows_is_fine(sigma, seed):
     assert first_active(verdicts) is None
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_validation_loss_that_is_all_noise_makes_nothing_flat(seed):
+    """A third of noise: a fall by a fifth is found anywhere in it."""
+    numbers = random.Random(seed)
+    loss = [value * (1.0 + numbers.gauss(0.0, 0.3)) for value in falling(60, first=1.5, last=0.5)]
+    metric = [0.7 * (1.0 - 0.5 ** (place / 8)) + numbers.gauss(0.0, 0.01) for place in range(60)]
+    verdicts = Course(MetricDecoupled()).run(falling(60), [max(0.1, value) for value in loss], accuracy=metric)
+    assert first_active(verdicts) is None
+
+
 def test_a_metric_near_its_ceiling_cannot_follow():
     """In shares and in percent."""
     for scale in (1.0, 100.0):

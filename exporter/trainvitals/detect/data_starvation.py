@@ -2,8 +2,8 @@
 
 The profiler of TensorFlow calls a program highly input-bound from 20 % on, moderately from 5 %.  Of 15 public logs with
 this number, all of detection and most on machines that others share, 14 waited for 20 % of their time or more, and
-learned well: that is advice ("info").  From half of the time on (SageMaker's rule of the same purpose) it is a
-warning: half of the devices would do as well.
+learned well, three of them for half of their time (the threshold of SageMaker's rule of the same purpose): that is
+advice ("info").  From two thirds on it is a warning: a third of the devices would do as well.
 
 Seconds come from ``data_seconds`` and ``step_seconds`` of a log, or from the phases of the probe, where only waits
 that the training could not go on without count.
@@ -11,13 +11,17 @@ that the training could not go on without count.
 
 from __future__ import annotations
 
-from trainvitals.detect.base import Category, Verdict
-from trainvitals.detect.shares import PHASES, Finding, Share
-from trainvitals.telemetry import Event, Step
+from operator import mul, sub
 
-INFO, WARNING = 0.2, 0.5
+from trainvitals.detect.base import Category, Verdict, one_by_one
+from trainvitals.detect.shares import PHASES, Finding, Share
+from trainvitals.telemetry import Event, Step, Steps
+
+INFO, WARNING = 0.2, 2.0 / 3.0
 #: The first lines of a log, and those after a restart, are those of workers that start.
 SKIPPED_LINES = 2
+#: Seconds that make sense.
+_MOST = 1e9
 _ACTION = (
     "Data first, no more devices: more loader workers and prefetching, data on a local or faster store, "
     "decoding and augmentation done beforehand. If one rank alone waits, look at the disk of its node."
@@ -61,8 +65,40 @@ class DataStarvation:
             self._to_skip -= 1
             return
         # Some loops time the wait beside the step and not within.
-        self._share.add(step.step, max(1, steps), data * max(1, steps), max(whole, data) * max(1, steps))
-        self._finding.update(self._share)
+        if self._share.add(step.step, max(1, steps), data * max(1, steps), max(whole, data) * max(1, steps)):
+            self._finding.update(self._share)
+
+    def observe_all(self, steps: Steps) -> int:
+        """Take the next steps, from one move of the window to the next."""
+        data, whole = steps.columns.get("data_seconds"), steps.columns.get("step_seconds")
+        if data is None or whole is None:
+            return len(steps)
+        if not self._is_plain(steps):
+            return one_by_one(self, steps)
+        if steps.extent("data_seconds")[1] > steps.extent("step_seconds")[0]:
+            whole = list(map(max, whole, data))
+        numbers = steps.numbers
+        if numbers[-1] - self._number > len(numbers):
+            strides = list(map(sub, numbers, [self._number, *numbers]))
+            data, whole = list(map(mul, data, strides)), list(map(mul, whole, strides))
+        end, was_held = 0, self.held
+        while end < len(numbers):
+            end, moved = self._share.add_all(numbers, self._number, data, whole, end)
+            self._number = numbers[end - 1]
+            if moved:
+                self._finding.update(self._share)
+                if self.held and not was_held:
+                    return end
+                was_held = self.held
+        return end
+
+    def _is_plain(self, steps: Steps) -> bool:
+        """Whether nothing in a block has to be looked at alone."""
+        if self._to_skip or not 0 <= self._number < steps.numbers[0]:
+            return False
+        (least, most), (shortest, longest) = steps.extent("data_seconds"), steps.extent("step_seconds")
+        # The longest stride is not more than all of them.
+        return least >= 0.0 and shortest > 0.0 and max(most, longest) * (steps.numbers[-1] - self._number) < _MOST
 
     def observe_event(self, event: Event) -> None:
         """Look at the seconds in each phase; a restart begins anew."""

@@ -224,6 +224,9 @@ def _flat_from(pair: _Pair) -> int | None:
         start -= 1
     if start < FLAT_ENDS or trend(loss[start:]) > -ONE_IN_100:
         return None
+    # The start was looked for, so what noise makes of a middle must not be a fifth.
+    if FLAT_ERRORS * MEDIAN_ERROR * noise(loss) * math.sqrt(2.0 / FLAT_ENDS) > FLAT_FALL:
+        return None
     began, here = _middle(loss[start : start + FLAT_ENDS]), _middle(good[start : start + FLAT_ENDS])
     fallen, gained = _middle(loss[:FLAT_ENDS]) - began, here - _middle(good[:FLAT_ENDS])
     # What it gained per loss before must be known.
