@@ -24,10 +24,13 @@ from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Severity, Verdict, one_by_one
 from trainvitals.detect.pace import Pace
+from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import UPPER_SHARE, UPPER_SIGMAS, middle
 from trainvitals.telemetry import Step, Steps
 
+#: Changes of what a step is made of.
+_MADE_OF: frozenset[Kind] = frozenset({"batch_size", "sequence_length"})
 #: Laps of a point that tell how even they are.
 _ENOUGH = 10
 #: New points of the baseline after which it is looked at anew.
@@ -103,12 +106,20 @@ class Slowdown:
     category: Category = "resource"
     needs = "about 340 steps with times since the last start (40 lines where a line tells of 20 steps or more)"
     settings = SlowdownSettings
+    segments: frozenset[Kind] = frozenset({"batch_size", "sequence_length", "world_size", "precision"})
 
     def __init__(self, settings: SlowdownSettings = SlowdownSettings()) -> None:
         self._settings = settings
         self._pace = Pace()
         self._gated = ""
         self._begin()
+
+    def begin_segment(self, segment: Segment) -> None:
+        """Begin a new baseline, unless the source tells what a step is made of: then its cost is compared as before."""
+        if segment.kind in _MADE_OF and self._level is not None and self._level.amount > 0.0:
+            return
+        self._begin()
+        self._gated = f"a new baseline begins: {segment.why}"
 
     def _begin(self) -> None:
         self._segment = self._pace.segment
@@ -151,20 +162,26 @@ class Slowdown:
         laps = self._pace.laps(steps)
         if laps is None:
             return one_by_one(self, steps)
-        numbers, reached, end, was_held = steps.numbers, self._pace.reached, 0, self.held
+        numbers, reached, end = steps.numbers, self._pace.reached, 0
+        seconds, amounts, done = self._seconds, self._amounts, self._steps
+        points: list[_Point] = []
+        ends: list[int] = []
         while end < len(numbers):
             begin = end
-            last = bisect_left(numbers, reached + self._settings.point_steps - self._steps, begin)
+            last = bisect_left(numbers, reached + self._settings.point_steps - done, begin)
             end = min(last + 1, len(numbers))
-            self._seconds += laps.seconds[begin:end]
-            self._amounts += laps.amounts[begin:end]
-            self._steps += numbers[end - 1] - reached
+            seconds, amounts = seconds + laps.seconds[begin:end], amounts + laps.amounts[begin:end]
+            done += numbers[end - 1] - reached
             reached = numbers[end - 1]
             if end > last:
-                self._close(reached)
-                if self.held and not was_held:
-                    break
-                was_held = self.held
+                points.append(_point(reached, done, seconds, amounts))
+                ends.append(end)
+                seconds, amounts, done = [], [], 0
+        skipped = min(self._to_skip, len(points))
+        self._to_skip -= skipped
+        if (taken := self._take_all(points[skipped:])) is not None:
+            end, seconds, amounts, done = ends[skipped + taken - 1], [], [], 0
+        self._seconds, self._amounts, self._steps = seconds, amounts, done
         self._pace.advance(steps, laps, end)
         return end
 
@@ -176,6 +193,38 @@ class Slowdown:
             self._to_skip -= 1
         else:
             self._take(point)
+
+    def _take_all(self, points: list[_Point]) -> int | None:
+        """Take points; stop behind one that turns the signal on, and return how many there were up to it."""
+        place, was_held = 0, self.held
+        while place < len(points):
+            some = points[place : place + max(0, _STALE - 1 - self._age)]
+            if some and self._pass_all(some):
+                place += len(some)
+                continue
+            self._take(points[place])
+            place += 1
+            if self.held and not was_held:
+                return place
+            was_held = self.held
+        return None
+
+    def _pass_all(self, points: list[_Point]) -> bool:
+        """Take points that change nothing but the windows, if they are such: not slow, and nothing was before."""
+        level, count = self._level, len(self._recent)
+        if level is None or self._shown is not None or self._slow_points or count < self._settings.recent:
+            return False
+        joined = [*self._recent, *points]
+        costs = self._costs(joined, level.amount)
+        now = middle(sorted(costs[-count:]))
+        share = (now - level.center) / (level.limit - level.center)
+        if max(costs) >= level.limit or share >= 1.0:
+            return False
+        self._factor, self._ratio = now / level.center, max(0.0, share)
+        self._baseline.extend(joined[: len(points)])
+        self._recent.extend(points)
+        self._age += len(points)
+        return True
 
     def _take(self, point: _Point) -> None:
         if len(self._recent) == self._settings.recent and self._shown is None and not self._slow_points:
