@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from trainvitals import rankfile
-from trainvitals.collect import data, events
+from trainvitals.collect import data
 from trainvitals.collect.source import Mark
 from trainvitals.metrics import PROBED_STATES
 from trainvitals.rankfile.ledger import DataCounters, path_of_data
-from trainvitals.telemetry import Event, Identity, Step, pci_address
+from trainvitals.spooled import events
+from trainvitals.spooled.identity import identity_of
+from trainvitals.telemetry import Event, Identity, Step
 
 log = logging.getLogger(__name__)
 
@@ -374,7 +376,7 @@ class Spool:
                 raise
             self.invalid += 1
         else:
-            file.identity, file.names = _identity(identity), names
+            file.identity, file.names = identity_of(identity), names
 
     def _step(self, file: RankFile, record: rankfile.Record) -> Step | None:
         if not 0.0 <= record.time < _LONGEST_UPTIME or max(record.values, default=-1) >= len(file.names):
@@ -452,7 +454,7 @@ def _open(reader: rankfile.Reader) -> RankFile:
     state = reader.read_state()
     if state is None or not _makes_sense(state):
         raise rankfile.RankFileError("state", "checksum or times")
-    return RankFile(reader.path, reader.inode, reader.owner, header, _identity(identity), names, state)
+    return RankFile(reader.path, reader.inode, reader.owner, header, identity_of(identity), names, state)
 
 
 def _makes_sense(state: rankfile.State) -> bool:
@@ -491,32 +493,3 @@ def _changed(path: str) -> float:
         return os.lstat(path).st_mtime
     except OSError:
         return -math.inf
-
-
-def _identity(fields: dict[str, object]) -> Identity:
-    """Build an identity from what a file says; wrong types fall back to the defaults.
-
-    Texts are bounded by the size of their area, and cleaned where they become labels.
-    """
-
-    def text(name: str) -> str:
-        value = fields.get(name)
-        return value if isinstance(value, str) else ""
-
-    def number(name: str, default: int) -> int:
-        value = fields.get(name)
-        return value if isinstance(value, int) and 0 <= value < 2**31 else default
-
-    target = number("target_steps", 0)
-    return Identity(
-        run=text("run") or "unknown",
-        rank=number("rank", 0),
-        local_rank=number("local_rank", 0),
-        world_size=number("world_size", 1),
-        attempt=number("attempt", 0),
-        framework=text("framework"),
-        target_steps=target or None,
-        device_uuid=text("device_uuid"),
-        node_rank=str(number("node_rank", 0)) if "node_rank" in fields else "",
-        pci_bus_id=pci_address(text("pci_bus_id")),
-    )

@@ -10,6 +10,7 @@ from trainvitals.detect import Detector
 from trainvitals.detect.changes import NEAR, ChangeWatch
 from trainvitals.detect.engine import Outcome, Panel, Record, in_order
 from trainvitals.diagnose.curves import Curves
+from trainvitals.diagnose.recorded import RecordedRun
 from trainvitals.follow.run import FollowedRun
 from trainvitals.telemetry import Event, Identity, Step, StepList, Steps, parts_of
 
@@ -40,6 +41,8 @@ class Case:
     last: Step | None = None
     attempts: int = 1
     finished: bool = False
+    #: What the rank file says of its process ("running", "finished", "failed", "died"); empty: it is known by logs.
+    status: str = ""
     #: Lines and records that made no sense.
     bad: int = 0
     curves: Curves = field(default_factory=Curves)
@@ -64,11 +67,12 @@ class Case:
         if len(self.complaints) < _COMPLAINTS:
             self.complaints.append(message[:300])
 
-    def take(self, run: FollowedRun) -> None:
+    def take(self, run: FollowedRun | RecordedRun) -> None:
         """Take over what a poll found."""
         self.identity, self.paths, self.formats = run.identity, run.paths, run.formats
         self.attempts, self.bad = run.attempt + 1, run.bad
         self.finished, self.timed = run.finished is not None, run.timed
+        self.status = run.status if isinstance(run, RecordedRun) else ""
         if not run.steps and not run.events:
             return
         steps = _paced(run.steps, self.last)
@@ -93,7 +97,7 @@ class Case:
             subject = str(event.fields.get("subject", ""))[:64]
             self.lineage[subject] = values if isinstance(values, dict) else {"hash": event.fields.get("hash")}
 
-    def _feed(self, steps: Sequence[Step], run: FollowedRun) -> None:
+    def _feed(self, steps: Sequence[Step], run: FollowedRun | RecordedRun) -> None:
         """Hand on what a poll found to the detectors."""
         self._record.feed(self._watched(in_order(steps, run.events, run.places)))
 
@@ -114,6 +118,11 @@ class Case:
             causes = dict.fromkeys(str(error.fields.get("cause", "")).replace("_", " ") for error in near)
             found += [f"in the same minute: {cause}" for cause in causes if cause]
         return tuple(found)
+
+    @property
+    def detectors(self) -> Sequence[Detector]:
+        """Those of this run."""
+        return self._record.detectors
 
     def outcomes(self) -> list[Outcome]:
         """Return what the detectors say, in their order."""

@@ -12,11 +12,14 @@ from typing import BinaryIO
 
 from trainvitals.detect import Detector
 from trainvitals.diagnose.case import Case
+from trainvitals.diagnose.recorded import RecordedRun, of_name
+from trainvitals.diagnose.recorded import runs as recorded_runs
 from trainvitals.follow.base import Format, Scanner
 from trainvitals.follow.follower import Follower
 from trainvitals.follow.formats import FORMATS
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Source
+from trainvitals.spooled import recording
 from trainvitals.telemetry import Event
 
 #: Bytes of all logs that are read at one go: more of them would only take memory.
@@ -64,13 +67,18 @@ class Reading:
         self.cases: dict[str, Case] = {}
         self.problems: dict[str, str] = {}
 
-    def take(self, runs: Sequence[FollowedRun]) -> int:
+    def take(self, runs: Sequence[FollowedRun | RecordedRun]) -> int:
         """Take over a poll; return how much was new."""
         news = 0
         for run in runs:
-            case = self.cases.get(run.name)
+            name = run.name
+            case = self.cases.get(name)
+            if case is not None and bool(case.status) != isinstance(run, RecordedRun):
+                # A log, and a run that has the probe: two, as in the exporter.
+                name += "~2"
+                case = self.cases.get(name)
             if case is None:
-                case = self.cases[run.name] = self._make(run.name)
+                case = self.cases[name] = self._make(name)
             case.take(run)
             news += len(run.steps) + len(run.events)
         return news
@@ -94,6 +102,13 @@ def read(
     ``build`` makes the detectors of a run; ``make`` the case of a run by its name, where it is to be another one.
     """
     clock = _Clock()
+    reading = Reading(make or (lambda name: Case(name, build)))
+    paths, spooled = _sorted_out(paths)
+    recorded, problems = recorded_runs(spooled)
+    reading.take(recorded)
+    reading.problems = problems
+    if spooled and not paths:
+        return reading
     follower = Follower(
         [Source(path, format=format_name) for path in paths],
         formats=formats,
@@ -101,7 +116,6 @@ def read(
         rate=_AT_ONCE if len(paths) > 1 or any(map(os.path.isdir, paths)) else math.inf,
         clock=clock,
     )
-    reading = Reading(make or (lambda name: Case(name, build)))
     idle, left = 0, -1
     try:
         while idle < _PATIENCE:
@@ -116,10 +130,23 @@ def read(
             idle = 0 if news or behind != left else idle + 1
             left = behind
         reading.take(follower.poll(final=True))
-        reading.problems = {**follower.problems, **_rejected(paths, follower.rejected)}
+        reading.problems = {**problems, **follower.problems, **_rejected(paths, follower.rejected)}
     finally:
         follower.close()
     return reading
+
+
+def _sorted_out(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the paths of logs, and the rank files that others are, hold, or name by their run."""
+    logs: list[str] = []
+    spooled: list[str] = []
+    for path in paths:
+        place = os.path.expanduser(path)
+        found = recording.find(place)
+        if not found and not os.path.lexists(place):
+            found = of_name(path)
+        (spooled if found else logs).extend(found or [path])
+    return logs, list(dict.fromkeys(spooled))
 
 
 def _rejected(paths: Sequence[str], reasons: Mapping[str, int]) -> dict[str, str]:

@@ -17,6 +17,8 @@ LOG_ERROR = "log_error"
 #: Causes of which nobody need be told: a person ended the run.
 _MEANT = frozenset({"interrupted"})
 _LONGEST = 300
+#: What a rank file says of a process that did not end as it should.
+_ENDED_BADLY = {"died": "the process died without a word", "failed": "the process ended with an exception"}
 
 #: What each signal is about, and what is so when it is off.  One that is not here is shown by its name.
 _FALLS, _JUMPS, _FORK = "loss hardly falls", "loss jumps or is NaN", "training good, validation bad"
@@ -166,6 +168,17 @@ def _errors(case: Case, place: str) -> Signal:
     if case.causes:
         told = ", ".join(f"{cause.replace('_', ' ')} ({count})" for cause, count in case.causes.most_common(4))
         return Signal(signal=LOG_ERROR, state=State.fine, category="resource", evidence=f"survived: {told}")
+    if case.status in _ENDED_BADLY:
+        return Signal(
+            signal=LOG_ERROR,
+            state=State.act,
+            severity="critical",
+            category="resource",
+            since_step=None if case.last is None else case.last.step,
+            location=place,
+            evidence=_ENDED_BADLY[case.status],
+            action="read the last lines that the program printed, and the kernel's log of that minute",
+        )
     if case.formats and not any(map(_has_text, case.formats)):
         text = "needs the text that the program prints"
         return Signal(signal=LOG_ERROR, state=State.cannot_say, category="resource", evidence=text)

@@ -12,6 +12,7 @@ from trainvitals.detect.engine import Outcome, Panel, Record, in_order
 from trainvitals.detect.rules import ALARMS, Rules, known
 from trainvitals.diagnose.case import Case
 from trainvitals.diagnose.curves import Curves
+from trainvitals.diagnose.recorded import RecordedRun
 from trainvitals.follow.run import FollowedRun
 from trainvitals.telemetry import Event, Step
 
@@ -64,7 +65,7 @@ class Trial(Case):
         changed = [detector for detector in self.rules.build() if _is_changed(self.rules, detector.signal)]
         self._other = Record(Panel(changed, self._complain))
 
-    def _feed(self, steps: Sequence[Step], run: FollowedRun) -> None:
+    def _feed(self, steps: Sequence[Step], run: FollowedRun | RecordedRun) -> None:
         for step in steps:
             number, before = step.step, self._number
             self.span += 1 if before is None or number <= before else number - before
