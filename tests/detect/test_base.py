@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainvitals.detect.base import Latch, Timeline
-from trainvitals.telemetry import Step
+from trainvitals.telemetry import Step, Steps
 
 
 def at(count: int, time: float) -> Step:
@@ -146,3 +146,31 @@ def test_a_process_that_dies_in_its_first_steps_is_told_from_late_values():
 def test_a_repeated_step_number_is_no_rollback():
     """Some loops report several times within one step."""
     assert timeline((1, 5, "loss"), (2, 5, "loss"), (3, 6, "loss")) == [False] * 3
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 40, 2), (20, 1, 16)])
+def test_steps_in_blocks_leave_a_timeline_as_single_ones_do(sizes):
+    """Late values behind a block are told from a new beginning as far back as 16 steps, and no further."""
+    singly, at_once = Timeline(), Timeline()
+    first = 1
+    for size in sizes:
+        numbers = list(range(first + 100, first + 100 + size))
+        block = Steps(numbers, first, [float(number) for number in numbers], {"learning_rate": [1.0] * size})
+        first += size
+        assert at_once.leads_to(block)
+        began = at_once.begins_anew(block[0])
+        at_once.go_on(block, size)
+        assert began == ([singly.begins_anew(step) for step in block].count(True) > 0)
+    late = [Step(count + 100, count, 0.0, {"loss": 1.0}) for count in range(max(1, first - 15), first)]
+    for line in (singly, at_once):
+        assert [line.begins_anew(step) for step in late] == [False] * len(late)
+        assert line.begins_anew(late[-1])
+
+
+def test_a_block_of_values_that_may_be_late_leads_nowhere():
+    """A process that began again within its first steps, whose records were lost, looks like late values."""
+    line = Timeline()
+    line.begins_anew(Step(107, 7, 1.0, {"loss": 1.0}))
+    block = Steps([103, 104], 3, [2.0, 3.0], {"loss": [1.0, 1.0]})
+    assert not line.leads_to(block)
+    assert line.leads_to(Steps([103, 104], 8, [2.0, 3.0], {"loss": [1.0, 1.0]}))
