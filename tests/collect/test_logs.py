@@ -307,3 +307,19 @@ def test_a_format_that_nobody_knows_is_a_mistake():
         ConfigError, match=r"^sources\.paths: format: unknown format 'megatronn'; did you mean megatron"
     ):
         LogsCollector.from_settings(settings.sources)
+
+
+def test_a_log_whose_clock_is_ahead_is_no_younger(tmp_path):
+    """Times of another zone, hours ahead, must not hide that it stands still."""
+    path = tmp_path / "log.jsonl"
+    now = 1_790_000_000.0
+    path.write_text("".join(f'{{"step": {n}, "loss": 2.5, "time": {now + 28800 + n}}}\n' for n in range(1, 9)))
+    os.utime(path, (now, now))
+    settings = load(None, {}, {"sources.paths": [str(path)]})
+    logs = LogsCollector.from_settings(settings.sources, clock=lambda: now + 5.0)
+    logs.read()
+
+    (log,) = logs.poll()
+    logs.stop()
+
+    assert now + 60.0 == log.last_activity

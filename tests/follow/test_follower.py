@@ -18,7 +18,7 @@ from tests.helpers import wait_until
 from trainvitals.follow.base import Facts, FileFormat, Row
 from trainvitals.follow.follower import SEARCH, Follower
 from trainvitals.follow.formats.tables import Table
-from trainvitals.follow.reader import MAX_ITEMS, REST
+from trainvitals.follow.reader import IDLE, MAX_ITEMS, REST
 from trainvitals.follow.sources import Source
 
 
@@ -651,3 +651,49 @@ def test_nothing_is_lost_and_nothing_comes_twice(tmp_path, seed):
 
     assert found == [(step, step + 1) for step in range(total)]
     assert history
+
+
+def test_a_log_that_may_not_be_read_for_a_while(follow, tmp_path, monkeypatch):
+    """It is named, counts no error in it, and goes on where it was when it is given back."""
+    path = tmp_path / "t.log"
+    write(path, line(0), line(10))
+    clock = Clock()
+    follower = follow("t.log", clock=clock)
+    assert [[0, 10]] == [[step.step for step in run.steps] for run in follower.poll()]
+    opened, closed = os.open, [True]
+
+    def refuse(name, *arguments, **named):
+        if closed[0] and name == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        return opened(name, *arguments, **named)
+
+    # It is closed when it is idle, and must be opened anew.
+    clock.now += 2 * IDLE
+    follower.poll()
+    monkeypatch.setattr(os, "open", refuse)
+    write(path, line(20), mode="a")
+    for _ in range(3):
+        (run,) = follower.poll()
+        assert ([], 0) == (run.steps, run.bad)
+        assert "Permission denied" in follower.problems[str(path)]
+    closed[0] = False
+    (run,) = follower.poll()
+
+    assert [20] == [step.step for step in run.steps]
+    assert {} == follower.problems
+
+
+def test_a_file_from_the_future_is_as_young_as_its_news(follow, tmp_path):
+    """A file server's clock is a year ahead: the log counts as grown when something came, and then grows old."""
+    path = tmp_path / "t.log"
+    clock = Clock()
+    follower = follow("t.log", clock=clock)
+    ages = []
+    for number in range(4):
+        if number != 2:
+            write(path, line(number), mode="a")
+        os.utime(path, (clock.now + 3.2e7, clock.now + 3.2e7))
+        (run,) = follower.poll()
+        ages.append(clock.now - run.changed)
+
+    assert [0.0, 0.0, SEARCH, 0.0] == ages

@@ -27,6 +27,8 @@ _PAUSES = 32
 MAX_NAMES = 256
 #: A log whose last word was an error, and that says nothing more for so long, tells of a training that failed.
 FAILED_AFTER = 60.0
+#: Seconds by which a clock of the log may be ahead of that of its file.
+_AHEAD = 60.0
 
 
 class Rhythm:
@@ -130,8 +132,11 @@ class FollowedLog:
 
     @property
     def last_activity(self) -> float:
-        """When the log last grew, or its newest step, if that is later by its own clock."""
-        return max(self.grown, self.last_record)
+        """When the log last grew, or its newest step, if that is a little later by its own clock.
+
+        One that is hours ahead (another time zone) must not keep the run young for hours.
+        """
+        return max(self.grown, min(self.last_record, self.grown + _AHEAD))
 
     @property
     def mark(self) -> Mark:

@@ -28,6 +28,8 @@ _KEEP = 7 * 86400.0
 #: So many runs are followed at once, those in one file among them.
 _MAX_RUNS = 4096
 _LONGEST_NAME = 200
+#: Seconds by which a file may seem younger than it can be.
+_AHEAD = 60.0
 
 
 class Follower:
@@ -103,7 +105,7 @@ class Follower:
         self._read(self._budget(now), now, final)
         for run in self._runs.values():
             readers = self._readers_of(run)
-            changed = max((reader.changed for reader in readers), default=0.0)
+            changed = _changed(run, readers, now)
             read, unread = sum(reader.read for reader in readers), sum(reader.unread for reader in readers)
             run.settle(changed, read=read, unread=unread, final=final)
             run.behind, run.bad = unread, sum(reader.bad for reader in readers)
@@ -278,6 +280,14 @@ class Follower:
             run.begin_replay()
             run.end_replay(self._saved_runs.get(name))
         return run
+
+
+def _changed(run: FollowedRun, readers: Sequence[Reader], now: float) -> float:
+    """Return when a run's files were last changed; where a file server's clock is ahead, when news of them came."""
+    changed = max((reader.changed for reader in readers), default=0.0)
+    if changed <= now + _AHEAD:
+        return changed
+    return now if not run.changed or any(reader.read for reader in readers) else run.changed
 
 
 def _mapping(saved: Mapping[str, Any], name: str) -> dict[str, Any]:

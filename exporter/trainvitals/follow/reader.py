@@ -129,6 +129,11 @@ class Reader:
             yield from items
         except FileNotFoundError:
             self.problem = "gone"
+        except PermissionError as error:
+            # Nothing of the log made no sense: it may be given back.
+            with contextlib.suppress(OSError):
+                self._tail.close()
+            self.problem = str(error)
         except ImportError as error:
             name, extra = ("", "") if self.format is None else (self.format.name, self.format.extra)
             self.problem = f"{name} needs pip install 'trainvitals[{extra}]': {error}"
