@@ -6,6 +6,7 @@ import pytest
 from tests.detect.helpers import Tape, first_active, noise
 
 from trainvitals.detect.drift import LossDrift
+from trainvitals.detect.segments import Segment
 
 
 @pytest.fixture
@@ -91,10 +92,18 @@ def test_a_learning_rate_that_creeps_up_opens_segments_too(warm):
 
 
 def test_another_batch_size_opens_a_new_segment(warm):
-    """Its noise is another, and so may be its level."""
-    warm.play(noise(20), global_batch_size=256.0)
-    verdicts = warm.play(noise(500, level=3.2, seed=2), global_batch_size=512.0)
+    """Its noise is another, and so may be its level; what is left out is said."""
+    warm.detector.begin_segment(Segment("batch_size", "the batch size changed"))
+    verdicts = warm.play(noise(500, level=3.2, seed=2))
     assert first_active(verdicts) is None
+    assert verdicts[0].gated == "the batch size changed"
+
+
+def test_other_data_does_not_hide_a_drift(warm):
+    """It may be the answer to it."""
+    assert first_active(warm.play(noise(200, level=3.4, seed=2))) is not None
+    warm.detector.begin_segment(Segment("data", "the data changed"))
+    assert warm.verdict.active
 
 
 def test_a_rollback_opens_a_new_segment(warm):

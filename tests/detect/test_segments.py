@@ -261,6 +261,45 @@ def test_a_plateau_begins_anew_with_another_batch():
     assert "the batch size changed from 256 to 2048 at step 4002" in found.last.gated
 
 
+def test_a_level_that_comes_with_other_data_is_neither_spike_nor_drift_nor_divergence():
+    """The same rise without the change is each of them."""
+    losses = [*noise(1500, level=1.0, sigma=0.01), *noise(1500, level=3.0, sigma=0.03, seed=2)]
+    signals = ("loss_spike", "loss_drift", "loss_diverged")
+    change = [Event(START, "change", 1500, {"name": "mixture", "old": "web", "new": "code"})]
+    found, without = said({"loss": losses}, change), said({"loss": losses})
+    assert [without[signal].worst is not None for signal in signals] == [True] * 3
+    assert [found[signal].worst for signal in signals] == [None] * 3
+    assert [found[signal].judged for signal in signals] == [True] * 3
+
+
+def test_a_spike_behind_a_change_is_found():
+    """As soon as there is a baseline again."""
+    spike = [5.0] * 12
+    losses = [*noise(1000, level=3.0), *noise(400, level=2.0, seed=2), *spike, *noise(100, level=2.0, seed=3)]
+    lengths = [2048.0] * 1000 + [8192.0] * 512
+    found = said({"loss": losses, "seq_length": lengths})["loss_spike"]
+    assert found.worst.since_step == 1401
+
+
+def test_a_change_in_an_episode_does_not_hide_it():
+    """Somebody may have changed the batch to be rid of it."""
+    losses = [*noise(1000, level=3.0), *noise(400, level=9.0, seed=2)]
+    sizes = [256.0] * 1050 + [1024.0] * 350
+    found = said({"loss": losses, "global_batch_size": sizes})
+    assert found["loss_spike"].last.active
+    assert found["loss_diverged"].last.active
+
+
+def test_the_verdict_says_what_was_left_out_while_a_baseline_fills():
+    """Only of those that could say something before."""
+    sizes = [256.0] * 1000 + [1024.0] * 40
+    found = said({"loss": noise(1040), "grad_norm": [0.5] * 1040, "global_batch_size": sizes})
+    for signal in ("loss_spike", "loss_drift", "gradient_anomaly"):
+        assert "the batch size changed from 256 to 1024 at step 1002" in found[signal].last.gated, signal
+    young = said({"loss": noise(100), "global_batch_size": [256.0] * 50 + [512.0] * 50})
+    assert young["loss_drift"].last is None
+
+
 def test_detectors_name_kinds_that_there_are():
     """One that is misspelt would never be told."""
     kinds = {"batch_size", "sequence_length", "world_size", "precision", "data"}

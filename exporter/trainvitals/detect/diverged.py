@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.evaluations import validation_loss
 from trainvitals.detect.metric_names import has_reward
+from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.telemetry import Event, Step, Steps
 
@@ -59,8 +60,11 @@ class LossDiverged:
     signal = "loss_diverged"
     category: Category = "parameter"
     needs = "15 losses, all of them positive"
+    #: Changes after which twice the lowest level is no sign.
+    segments: frozenset[Kind] = frozenset({"sequence_length", "data"})
 
     def __init__(self) -> None:
+        self._gated = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -81,11 +85,22 @@ class LossDiverged:
         self._since = 0
         self._level = self._before = 0.0
         self._ratio: float | None = None
+        #: Whether there was a level before a change that is known again soon.
+        self._filling = False
         #: The loss of an evaluation before the first step, and the lowest of the last 5 losses.
         self._untrained: float | None = None
         self._lowest = 0.0
         #: The highest loss of each of the last 3 groups.
         self._highest: deque[float] = deque(maxlen=3)
+
+    def begin_segment(self, segment: Segment) -> None:
+        """Forget the lowest level; where the loss has diverged, a change is an answer to it, and must not hide it."""
+        if self._found:
+            return
+        last, usable, judged = self._last, self._usable, self._filling or self._ratio is not None
+        self._begin()
+        self._last, self._usable, self._filling = last, usable, judged
+        self._gated = f"the lowest level of before: {segment.why}"
 
     def observe(self, step: Step) -> None:
         """Take the next step: most of them are put aside, one in 5 is a test."""
@@ -300,10 +315,10 @@ class LossDiverged:
         Statistics: ``lowest`` level of the run, in units of the loss.
         """
         if self._ratio is None:
-            return None
+            return Verdict(ratio=0.0, severity="info", gated=self._gated) if self._filling else None
         statistics = {"lowest": self._best} if self._best < math.inf else {}
         if not self._found:
-            return Verdict(ratio=self._ratio, statistics=statistics, severity="info")
+            return Verdict(ratio=self._ratio, statistics=statistics, severity="info", gated=self._gated)
         text = f"loss went from {self._before:.4g} to {self._level:.4g}"
         text += _WORDS[self._found]
         return Verdict(
@@ -312,6 +327,7 @@ class LossDiverged:
             evidence=f"since step {self._since}: {text}",
             statistics=statistics,
             severity="critical" if self._found == "far" else "warning",
+            gated=self._gated,
             action=_ACTION,
             confidence=0.95 if self._found == "far" else 0.8,
         )

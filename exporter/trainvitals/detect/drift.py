@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
+from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, middle
 from trainvitals.telemetry import Step, Steps
@@ -73,19 +74,20 @@ class _Segment:
 class LossDrift:
     """Watches ``values["loss"]``.  Active until the loss is back at its level, or has been at a new one for long.
 
-    A run that goes back, a learning rate that rises, and another batch size begin a new segment.
+    A run that goes back, a learning rate that rises, and another batch, sequence length, precision or data begin a new
+    segment.
     """
 
     signal = "loss_drift"
     category: Category = "parameter"
     needs = "352 steps with a loss behind step 500, at a learning rate that does not rise"
+    segments: frozenset[Kind] = frozenset({"batch_size", "sequence_length", "precision", "data"})
     settings = DriftSettings
 
     def __init__(self, settings: DriftSettings = DriftSettings()) -> None:
         self._settings = settings
         self._last = -1
         self._lowest_rate = math.inf
-        self._batch: float | None = None
         self._gated = ""
         self._begin_segment("")
 
@@ -96,18 +98,22 @@ class LossDrift:
         #: In place of a ratio that nobody has asked for yet: the median of the last block, and those of its baseline.
         self._calm: tuple[float, list[float]] | None = None
         self._gated = why
+        #: Whether a baseline fills that takes the place of another.
+        self._filling = False
+
+    def begin_segment(self, segment: Segment) -> None:
+        """Begin a new baseline; other data in a drift is an answer to it, and must not hide it."""
+        if self._episode is None or segment.kind in {"batch_size", "sequence_length"}:
+            judged = self._filling or self._ratio is not None
+            self._begin_segment(segment.why)
+            self._filling = judged
 
     def observe(self, step: Step) -> None:
-        """Take the next step: most cost a look at four values, one in 16 a test."""
+        """Take the next step: most cost a look at three values, one in 16 a test."""
         values = step.values
         rate = values.get("learning_rate")
         if rate is not None and rate != self._lowest_rate:
             self._follow_rate(rate)
-        batch = values.get("global_batch_size")
-        if batch is not None and batch != self._batch:
-            if self._batch is not None:
-                self._begin_segment(f"the batch size changed at step {step.step}")
-            self._batch = batch
         loss = values.get("loss")
         if loss is None or not -1e38 < loss < 1e38:
             return
@@ -135,21 +141,15 @@ class LossDrift:
         if (rates := columns.get("learning_rate")) is not None:
             low = steps.extent("learning_rate")[0] if taken == len(steps) else min(rates[:taken])
             self._lowest_rate = min(self._lowest_rate, low)
-        if (sizes := columns.get("global_batch_size")) is not None:
-            self._batch = sizes[0]
         return taken
 
     def _is_steady(self, steps: Steps) -> bool:
-        """Return whether all losses count, and neither learning rate nor batch size begins a segment."""
+        """Return whether all losses count, and the learning rate begins no segment."""
         columns = steps.columns
         if "loss" in columns:
             low, high = steps.extent("loss")
             # NaN compares as false.
             if not (low > -1e38 and high < 1e38):
-                return False
-        if (sizes := columns.get("global_batch_size")) is not None:
-            batch = sizes[0] if self._batch is None else self._batch
-            if steps.extent("global_batch_size") != (batch, batch):
                 return False
         if (rates := columns.get("learning_rate")) is None:
             return True
@@ -305,7 +305,7 @@ class LossDrift:
         Statistics: ``errors`` (threshold 5), and in a drift ``baseline``, in units of the loss.
         """
         if self._ratio is None:
-            return None
+            return Verdict(ratio=0.0, severity="info", gated=self._gated) if self._filling else None
         if self._calm is not None:
             value, middles = self._calm
             center = middle(sorted(middles))

@@ -69,13 +69,16 @@ class GradientAnomaly:
         self._scale_ratio = 0.0
         self._active: tuple[Kind, float, int, str] | None = None
         self._held = 0
+        #: Whether a baseline fills that takes the place of another.
+        self._filling = False
 
     def begin_segment(self, segment: Segment) -> None:
         """Begin a new baseline; what was found is held as long as it would have been."""
         active, held = self._active, self._held
+        judged = self._filling or self._points >= WARMUP_POINTS or self._settled
         scale = (self._scale, self._equal, self._settled, self._halved, self._scale_ratio)
         self._begin()
-        self._active, self._held = active, held
+        self._active, self._held, self._filling = active, held, judged
         if segment.kind != "precision":
             self._scale, self._equal, self._settled, self._halved, self._scale_ratio = scale
         self._gated = f"a new baseline of the norm begins: {segment.why}"
@@ -218,7 +221,7 @@ class GradientAnomaly:
         """
         gated = self._gated if self._points < WARMUP_POINTS else ""
         if self._active is None and self._points < WARMUP_POINTS and not self._settled:
-            return Verdict(ratio=0.0, severity="info", gated=gated) if gated else None
+            return Verdict(ratio=0.0, severity="info", gated=gated) if self._filling else None
         statistics = {"median": self._median} if math.isfinite(self._median) else {}
         if self._active is None:
             return Verdict(ratio=0.0, statistics=statistics, severity="info", gated=gated)

@@ -73,11 +73,15 @@ class Plateau:
         self._finding: _Finding | None = None
         self._candidate: int | None = None
         self._verdict: Verdict | None = None
+        #: Whether a verdict was known before a change.
+        self._filling = False
 
     def begin_segment(self, segment: Segment) -> None:
         """Compare from here on: steps of before bought other things."""
         last, rates = self._last, (self._rate, self._peak_rate, self._risen_at)
+        judged = self._filling or self._verdict is not None
         self._begin()
+        self._filling = judged
         self._last, (self._rate, self._peak_rate, self._risen_at) = last, rates
         self._gated = f"what was before: {segment.why}"
 
@@ -241,7 +245,7 @@ class Plateau:
         if not self._gated:
             return self._verdict
         if self._verdict is None:
-            return Verdict(ratio=0.0, severity="info", gated=self._gated)
+            return Verdict(ratio=0.0, severity="info", gated=self._gated) if self._filling else None
         parts = (self._verdict.gated, self._gated)
         return replace(self._verdict, gated="; ".join(part for part in parts if part))
 

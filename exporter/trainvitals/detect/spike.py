@@ -34,6 +34,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict, by_pieces
+from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, Correlation, Level, Window, middle
 from trainvitals.telemetry import Step, Steps
@@ -125,6 +126,7 @@ class LossSpike:
     signal = "loss_spike"
     category: Category = "parameter"
     needs = "192 steps with a loss, behind the warm-up"
+    segments: frozenset[Kind] = frozenset({"batch_size", "sequence_length", "precision", "data"})
     settings = SpikeSettings
 
     def __init__(self, settings: SpikeSettings = SpikeSettings()) -> None:
@@ -158,12 +160,30 @@ class LossSpike:
         self._loud = 0
         #: The ratio and its numbers are those of an earlier step.
         self._is_stale = False
+        #: Why the last baseline ended, in words, where it was a change by plan.
+        self._gated = ""
+        #: Whether there was one before it.
+        self._filling = False
         self._begin_segment()
 
     @property
     def held(self) -> bool:
         """Whether the signal is on, or held."""
         return self._latch.held
+
+    def begin_segment(self, segment: Segment) -> None:
+        """Begin a new baseline; in an episode a change may be an answer to the spike, and must not hide it."""
+        if self._episode is not None:
+            return
+        self._filling = self._filling or self._ratio is not None or self._is_stale
+        self._begin_segment()
+        if segment.kind in {"sequence_length", "data"}:
+            # What was worse than ever is another level now.
+            self._worst = None
+        if not self._latch.held:
+            self._ratio = None
+        self._is_stale = False
+        self._gated = segment.why
 
     def _begin_segment(self) -> None:
         self._baseline = Window(self._settings.baseline)
@@ -207,6 +227,7 @@ class LossSpike:
         self._latch.settle()
         self._points = 0
         self._learning_rate = None
+        self._gated, self._filling = "", False
         self._begin_segment()
 
     def _stretches(self, steps: Steps) -> list[int]:
@@ -488,11 +509,13 @@ class LossSpike:
         if self._is_stale:
             self._ratio, self._is_stale = self._test(self._level), False
         if self._ratio is None:
-            return None
+            return Verdict(ratio=0.0, severity="info", gated=self._gated) if self._filling else None
         held = self._latch.held
         unrecovered = self._unrecovered if held else 0.0
         statistics = {**self._numbers, "events": float(self._events), "unrecovered": unrecovered}
         gated = "" if self._baseline.full else "a new baseline fills: only a loss that is worse than ever counts"
+        if gated and self._gated:
+            gated = f"{self._gated}; {gated}"
         if not held:
             return Verdict(ratio=self._ratio, statistics=statistics, severity="info", gated=gated)
         evidence = f"since step {self._since}: loss rose from {self._before:.4g} to {self._peak:.4g}"
