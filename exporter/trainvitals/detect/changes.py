@@ -177,10 +177,7 @@ class ChangeWatch:
             self._rates(steps, columns["learning_rate"])
         for name in columns.keys() & STEADY.keys():
             column = columns[name]
-            low, high = steps.extent(name)
-            if low == high and name in self._values:
-                self._steady(name, numbers[0], times[0], column[0])
-            else:
+            if name not in self._values or column.count(self._values[name]) != len(column):
                 for number, moment, value in zip(numbers, times, column, strict=True):
                     self._steady(name, number, moment, value)
         self._step = numbers[-1]

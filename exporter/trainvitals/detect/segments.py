@@ -95,11 +95,12 @@ class Segments:
 
     def _column(self, name: str, steps: Steps) -> Iterator[Cut]:
         known = self._settings.get(name)
-        low, high = steps.extent(name)
-        if known is not None and low == high == known.value:
-            known.stood, known.other = known.stood + len(steps), None
+        column = steps.columns[name]
+        # As nearly always, and at a third of the cost of the column's extent.
+        if known is not None and column.count(known.value) == len(column):
+            known.stood, known.other = known.stood + len(column), None
             return
-        for place, value in enumerate(steps.columns[name]):
+        for place, value in enumerate(column):
             segment = self._take(name, value, steps.numbers[place])
             if segment is not None:
                 yield Cut(steps.first + place, segment)
