@@ -33,6 +33,16 @@ def test_a_million_points_are_few_blocks():
     assert 32 <= len(trace.blocks) < 64
 
 
+def test_a_large_block_is_the_median_of_medians():
+    """Of 64 points each: 40 ones and 24 nines, 40 fives and 24 nines are 3, and half of that with zeros before."""
+    trace = Trace(most=2)
+    values = [0.0] * 128 + [1.0] * 40 + [9.0] * 24 + [9.0] * 24 + [5.0] * 40
+    for step, value in enumerate(values, 1):
+        trace.push(step, float(step), value)
+
+    assert trace.blocks == [Block(1, 256, 256.0, 1.5)]
+
+
 def test_what_was_behind_a_rollback_is_forgotten():
     """Blocks that reach to the step are cut, and what was not a block yet."""
     trace = Trace(most=4)
