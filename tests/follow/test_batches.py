@@ -140,7 +140,26 @@ def job_log(chance: random.Random) -> list[str]:
     return lines
 
 
+def even_log(chance: random.Random) -> list[str]:
+    """Return a log of Megatron-LM with lines of one length, of some of which a character is another one."""
+    lines = []
+    for step in steps_of(chance, 3000):
+        line = (
+            f" [2026-04-06 {chance.choice(('02', '03'))}:59:{step % 60:02d}.{step * 125 % 1000:03d}] "
+            f"iteration {step:8d}/    5000 | consumed samples: {step * 8:12d} | "
+            f"elapsed time per iteration (ms): {chance.random():8.3f} | "
+            f"lm loss: {chance.random():.6E} | mtp_1 loss: {chance.random():.6E} | grad norm: {chance.random():.3f} | "
+            "number of skipped iterations:   0 | number of nan iterations:   0 |"
+        )
+        if chance.random() > 0.995:
+            place = chance.randrange(len(line))
+            line = line[:place] + chance.choice(" 0123456789.,+-Ee|:é") + line[place + 1 :]
+        lines.append(line)
+    return lines
+
+
 LOGS = {
+    "even": (Megatron, even_log),
     "jsonl": (JsonLines, json_log),
     "megatron": (Megatron, job_log),
     "nanogpt": (NanoGPT, text_log),

@@ -6,12 +6,12 @@ import random
 
 from trainvitals.follow.needles import Needles
 from trainvitals.follow.recent import LONGEST, MOST, Recent
-from trainvitals.follow.text import shape
+from trainvitals.follow.text import Shapes
 
 
 def found(needles: Needles, block: bytes) -> list[tuple[int, bytes]]:
     """Return the places and lines of a block that hold a needle."""
-    return needles.lines(block, shape(block).split(b"\n"))
+    return needles.lines(block, Shapes(block))
 
 
 def test_lines_are_found_with_their_places():

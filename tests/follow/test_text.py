@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from trainvitals.follow.text import clean, timestamp, unprefixed
+from trainvitals.follow.text import clean, timestamp, timestamps, unprefixed
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,26 @@ def test_local_times():
 def test_what_is_no_time(text):
     """No stamp, and one that cannot be, are None."""
     assert timestamp(text) is None
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ["[2024-04-06T02:59:36.250Z] a", "[2024-04-06T03:00:01.125Z] a", "[2024-04-06T03:00:01.500Z] a"],
+        ["2024-04-06 02:59:36,250", "2024-04-06 02:59:37,250", "2024-04-06 02:59:38,5"],
+        ["2024-04-06 02:59:36", "no stamp at all here", "2024-04-06 02:59:38"],
+        ["2024-04-06 02:59:36+02:00", "2024-04-06 02:59:36+03:00"],
+        ["no stamp", "2024-04-06 02:59:38"],
+        ["2024-04-06 02:59:36", "2024-04-06 02:59-37", "2024-14-06 02:59:36"],
+        ["1. 2024-04-06 02:59:36", "\u0661. 2024-04-06 02:59:36"],
+    ],
+)
+def test_times_of_several_texts(stamps):
+    """Each text has the time that it has alone, whether they are alike or not."""
+    assert timestamps(stamps) == [timestamp(text) for text in stamps]
+
+
+@pytest.mark.parametrize("bars", [0, 5, 3000])
+def test_line_ends_of_two_characters_behind_bars(bars):
+    """They are one line end wherever they stand."""
+    assert clean(b"\rx" * bars + b"one\r\ntwo\n\r\nthree\n") == b"\nx" * bars + b"one\ntwo\n\nthree\n"

@@ -19,6 +19,7 @@ from trainvitals.follow.follower import Follower
 from trainvitals.follow.formats import FORMATS
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Source
+from trainvitals.follow.text import Shapes
 from trainvitals.spooled import recording
 from trainvitals.telemetry import Event
 
@@ -50,7 +51,7 @@ class _Errors:
     def __init__(self) -> None:
         self._reader: Scanner | None = None
 
-    def scan(self, block: bytes, shapes: list[bytes] | None = None) -> Iterable[tuple[int, Event]]:
+    def scan(self, block: bytes, shapes: Shapes | None = None) -> Iterable[tuple[int, Event]]:
         """Return the errors in a block of lines; see :class:`trainvitals.follow.base.Scanner`."""
         if self._reader is None:
             from trainvitals.follow.errors.reader import ErrorReader  # noqa: PLC0415  See the class.

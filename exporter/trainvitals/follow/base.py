@@ -34,6 +34,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
+from trainvitals.follow.text import Shapes
 from trainvitals.telemetry import Event
 
 #: What ``sniff`` returns.  SURE: what only this program writes.  LIKELY: its shape, but others might write it too.
@@ -285,11 +286,10 @@ class Scanner(Protocol):
     One object per file.  Kept between blocks: what must be remembered from line to line.
     """
 
-    def scan(self, block: bytes, shapes: list[bytes] | None = None) -> Iterable[tuple[int, Event]]:
+    def scan(self, block: bytes, shapes: Shapes | None = None) -> Iterable[tuple[int, Event]]:
         """Return the events in a block of complete, clean lines (UTF-8, prefixes of ranks still in place).
 
-        ``shapes`` are those of its lines (:func:`trainvitals.follow.text.shape`), with an empty one behind the last
-        line end, where its caller needs them as well.
+        ``shapes`` are those of its lines, where its caller needs them as well.
 
         Each comes with its place in the block, so that it lands between the right steps; in rising order.  Its time
         is 0.0 and its step -1 unless the line says them.  A rank that the line or its prefix names belongs in

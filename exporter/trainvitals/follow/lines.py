@@ -111,7 +111,7 @@ class LineReader:
         block = text.clean(block)
         if not block.endswith(b"\n"):
             block += b"\n"
-        shapes = text.shape(block).split(b"\n") if self.scanner is not None or self._needles is not None else None
+        shapes = text.Shapes(block) if self.scanner is not None or self._needles is not None else None
         events: list[tuple[int, Event]] = []
         if self.scanner is not None:
             try:

@@ -5,10 +5,11 @@ Logs say the same again and again with other numbers, so it is the shapes of lin
 
 from __future__ import annotations
 
-from itertools import accumulate, compress, count
+from collections.abc import Set as AbstractSet
+from itertools import compress, count
 
 from trainvitals.follow.recent import LONGEST, MOST, Recent
-from trainvitals.follow.text import shape
+from trainvitals.follow.text import Shapes, shape
 
 
 class Needles:
@@ -20,23 +21,24 @@ class Needles:
         #: Those of them whose lines may hold a needle.
         self._wanted: set[bytes] = set()
 
-    def lines(self, block: bytes, shapes: list[bytes]) -> list[tuple[int, bytes]]:
+    def lines(self, block: bytes, shapes: Shapes) -> list[tuple[int, bytes]]:
         """Return the places of these lines of a block and what they are; ``shapes`` are those of all its lines."""
-        distinct = set(shapes)
-        new = self._known.new(distinct)
-        wanted = self._wanted | self._search(new) if new else self._wanted
-        if wanted.isdisjoint(distinct):
-            return []
-        found = []
-        ends = list(accumulate(map(len, shapes)))
+        new = self._known.new(shapes.distinct)
+        wanted = shapes.distinct & (self._wanted | self._search(new) if new else self._wanted)
+        found: list[tuple[int, bytes]] = []
+        if not wanted:
+            return found
         # In C up to the lines that are wanted.
+        place, before = 0, 0
         for number in compress(count(), map(wanted.__contains__, shapes)):
-            end = ends[number] + number
-            start = end - len(shapes[number])
-            found.append((start, block[start:end]))
+            if number > before:
+                place += len(b"\n".join(shapes[before:number])) + 1
+            end = place + len(shapes[number])
+            found.append((place, block[place:end]))
+            place, before = end + 1, number + 1
         return found
 
-    def _search(self, new: set[bytes]) -> set[bytes]:
+    def _search(self, new: AbstractSet[bytes]) -> set[bytes]:
         """Return those of several shapes whose lines may hold a needle; remember all, as far as they are short."""
         text = b"\n".join(new)
         found = set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 #: Shapes of lines that are remembered: so many, of so many bytes each.  More lines than that are prose.
 MOST, LONGEST = 20_000, 1024
 
@@ -16,16 +18,16 @@ class Recent:
     def __len__(self) -> int:
         return len(self._young) + len(self._old)
 
-    def new(self, some: set[bytes]) -> set[bytes]:
+    def new(self, some: AbstractSet[bytes]) -> AbstractSet[bytes]:
         """Return those of some that are not in it; the others stay."""
         rest = some - self._young
         again = rest & self._old
         if again:
             self._young |= again
-            rest -= again
+            rest = rest - again
         return rest
 
-    def add(self, some: set[bytes]) -> None:
+    def add(self, some: AbstractSet[bytes]) -> None:
         """Add some, except those that are long."""
         if len(self._young) + len(some) > MOST // 2:
             self._old, self._young = self._young, set()

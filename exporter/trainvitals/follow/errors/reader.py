@@ -11,9 +11,9 @@ from trainvitals.follow.errors.base import Cause, Level
 from trainvitals.follow.errors.blocks import LOGGED, Child, ElasticTable, Ended, MissingRanks, Tracebacks
 from trainvitals.follow.errors.details import details_of, place_of
 from trainvitals.follow.errors.scales import LossScales
-from trainvitals.follow.errors.shapes import Shapes
+from trainvitals.follow.errors.shapes import Harmless
 from trainvitals.follow.errors.table import CAUSE, cause_of
-from trainvitals.follow.text import shape, timestamp, unprefixed
+from trainvitals.follow.text import Shapes, shape, timestamp, unprefixed
 from trainvitals.telemetry import Event
 
 #: Of a longer line, begin and end are read: a launcher's line holds the whole command, and the exit code behind it.
@@ -59,7 +59,7 @@ class ErrorReader:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._shapes = Shapes()
+        self._shapes = Harmless()
         self._tracebacks = Tracebacks()
         self._table = ElasticTable()
         self._missing = MissingRanks()
@@ -69,10 +69,10 @@ class ErrorReader:
         self._told: dict[str, tuple[int, int]] = {}
         self._seen: dict[tuple[str, int | None, str], int] = {}
 
-    def scan(self, block: bytes, shapes: list[bytes] | None = None) -> list[tuple[int, Event]]:
+    def scan(self, block: bytes, shapes: Shapes | None = None) -> list[tuple[int, Event]]:
         """Return the events of a block of complete, clean lines, each with its place in the block."""
-        shapes = shape(block).split(b"\n") if shapes is None else shapes
-        suspects = self._shapes.suspects(set(shapes))
+        shapes = Shapes(block) if shapes is None else shapes
+        suspects = self._shapes.suspects(shapes.distinct)
         found = list(self._lines(block, shapes, suspects)) if suspects or self._open() else []
         self._now += len(shapes)
         return found

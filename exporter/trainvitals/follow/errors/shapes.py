@@ -75,7 +75,7 @@ def _take(text: bytes, place: int, found: set[bytes]) -> int:
     return end
 
 
-class Shapes:
+class Harmless:
     """Keeps which shapes are harmless."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Shapes:
 
     def suspects(self, shapes: AbstractSet[bytes]) -> set[bytes]:
         """Return those of the shapes that must be looked at; remember the others."""
-        new = self._harmless.new(set(shapes))
+        new = self._harmless.new(shapes)
         if not new:
             return set()
         found = with_words(b"\n".join(new))

@@ -25,7 +25,7 @@ from itertools import groupby
 from trainvitals.follow.base import NO, SURE, Facts, Item, LineFormat, LineParser, Piece, Row, Rows
 from trainvitals.follow.record import number
 from trainvitals.follow.templates import MOST, Template, Word
-from trainvitals.follow.text import timestamp
+from trainvitals.follow.text import timestamp, timestamps
 from trainvitals.telemetry import Event
 
 _LINE = re.compile(r"(?:^|[\s\]:>|,-])iteration[ =] *(\d{1,12})/ *(\d{1,12}) \|(.{1,8000})")
@@ -91,6 +91,8 @@ _MAX_TIMERS = 24
 #: Among lines that are read at once, so many may be of another kind.
 _MOST_OTHERS = 8
 _LONGEST_USUAL = 2000
+#: Lines of one length are looked at by themselves, where there are so many of it in a row.
+_LONG_RUN = 32
 
 
 class _Parser:
@@ -133,29 +135,51 @@ class _Parser:
     def batch(self, lines: list[str]) -> Sequence[Piece] | None:
         """Return what lines say of which nearly each is an iteration of the usual kind."""
         template = self._template
-        found = [] if template is None else template.match(lines)
-        if template is None or found.count(None) > _MOST_OTHERS:
+        if template is None:
             return None
+        # Lines that are alike are as long as each other.
+        runs = [list(run) for _, run in groupby(lines, len)]
+        if len(runs) > 2 + len(lines) // _LONG_RUN:
+            runs = [lines]
         before = self._step, self._loss, self._template, self._templates
         pieces: list[Piece] = []
+        others = 0
         try:
-            for line, group in groupby(zip(lines, found, strict=True), _other):
-                if line:
-                    # The same line again is the same group.
-                    for _ in group:
-                        pieces += self.feed(line)
-                else:
-                    pieces += self._usual(template, [match for _, match in group if match is not None])
+            for run in runs:
+                if alike := template.read_alike(run):
+                    pieces += self._rows(*alike)
+                    continue
+                found = template.match(run)
+                others += found.count(None)
+                if others > _MOST_OTHERS:
+                    self._step, self._loss, self._template, self._templates = before
+                    return None
+                pieces += self._mixed(template, run, found)
         except Exception:
             self._step, self._loss, self._template, self._templates = before
             raise
         return pieces
 
-    def _usual(self, template: Template, found: Sequence[re.Match[str]]) -> tuple[Piece, ...]:
-        begins, steps, (target,), columns = template.read_all(found)
-        self._step = steps[-1]
-        moments = list(map(timestamp, begins))
+    def _mixed(
+        self, template: Template, lines: Sequence[str], found: Sequence[re.Match[str] | None]
+    ) -> Iterable[Piece]:
+        """Yield what lines say of which the template reads those that match."""
+        for line, group in groupby(zip(lines, found, strict=True), _other):
+            if line:
+                # The same line again is the same group.
+                for _ in group:
+                    yield from self.feed(line)
+            else:
+                yield from self._rows(*template.read_all([match for _, match in group if match is not None]))
+
+    def _rows(
+        self, begins: Sequence[str], steps: list[int], targets: set[str], columns: dict[str, list[float]]
+    ) -> tuple[Piece, ...]:
+        (target,) = targets
+        # They have 30 characters at most before the word, which is none of a time.
+        moments = timestamps(begins)
         times = moments if moments.count(None) < len(moments) else None
+        self._step = steps[-1]
         return (Facts(target_steps=int(target)), Rows(steps, columns, times))
 
     def _iteration(self, line: str, found: re.Match[str]) -> Iterable[Item]:
