@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trainvitals.follow.base import Facts, Format, Piece, Scanner
-from trainvitals.follow.formats import FORMATS
+from trainvitals.follow.formats import FORMATS, Formats
 from trainvitals.follow.positions import Positions
 from trainvitals.follow.reader import SNIFF, Reader
 from trainvitals.follow.run import FollowedRun
@@ -157,8 +157,7 @@ class Follower:
             if reader is not None:
                 reader.path = found.path
                 continue
-            formats = [known for known in self._formats if not found.format or known.name == found.format]
-            reader = Reader(found.path, formats, self._scanner, self._saved_logs.get(found.key))
+            reader = Reader(found.path, self._of(found.format), self._scanner, self._saved_logs.get(found.key))
             self._readers[found.key] = reader
             new.append(found)
         self._replay(new)
@@ -167,6 +166,13 @@ class Follower:
             paths.setdefault(found.run, []).append(found.path)
         for name, run in self._runs.items():
             run.paths = tuple(paths.get(self._bases.get(name, name), ()))
+
+    def _of(self, name: str) -> Sequence[Format]:
+        """Return the formats that a log may have of which a setting says this name."""
+        if not name:
+            return self._formats
+        found = Formats.of(self._formats).named(name)
+        return [] if found is None else [found]
 
     def _forget(self, key: str) -> None:
         reader = self._readers.pop(key)
