@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import time
 
 import pytest
-from tests.helpers import Scrape
+from tests.helpers import Scrape, trainer
 
 from trainvitals import detect
 from trainvitals.collect.base import NoData, Sink, Tally
@@ -323,3 +324,35 @@ def test_a_log_whose_clock_is_ahead_is_no_younger(tmp_path):
     logs.stop()
 
     assert now + 60.0 == log.last_activity
+
+
+@pytest.mark.parametrize("is_log_first", [True, False])
+def test_a_log_that_is_called_as_a_run_with_the_probe_is_another_run(spool, tmp_path, is_log_first):
+    """Whoever had the name first keeps it; neither counts the steps of the other."""
+    path = tmp_path / "t.log"
+    path.write_text("".join(f"iter {n}: loss 2.5000, time 250.00ms, mfu 31.00%\n" for n in range(1, 6)))
+    settings = load(None, {}, {"sources.paths": [{"path": str(path), "run": "test"}]})
+    logs = LogsCollector.from_settings(settings.sources)
+    files, runs = Spool([str(spool)], keep=3600.0, remove=False), Runs(list)
+    if is_log_first:
+        logs.read()
+        runs.update([*files.poll(), *logs.poll()], time.time())
+    script = """
+        import trainvitals
+        trainvitals.init()
+        for step in range(1, 9):
+            trainvitals.step(step, loss=1.5)
+        print("ready", flush=True)
+        input()
+    """
+    with trainer(script, spool):
+        if not is_log_first:
+            runs.update(files.poll(), time.time())
+        for _ in range(2):
+            logs.read()
+            runs.update([*files.poll(), *logs.poll()], time.time())
+        found = {name: (ranks[0].counters["steps"], ranks[0].values["loss"]) for name, ranks in runs.by_run().items()}
+    logs.stop()
+
+    log, probed = (5.0, 2.5), (8.0, 1.5)
+    assert {"test": log, "test~2": probed} == found if is_log_first else {"test": probed, "test~2": log} == found

@@ -69,6 +69,8 @@ class Runs:
         self._make_detectors = detectors
         self._ranks: dict[tuple[str, int], Rank] = {}
         self._owners: dict[str, int] = {}
+        #: Of each name and rank, the states that its source can be in: those of a log, or of the probe.
+        self._kinds: dict[tuple[str, int], Sequence[str]] = {}
         self._to_show: list[Rank] = []
         self._broken = 0
         self._stragglers: dict[str, straggler.Straggler] = {}
@@ -119,13 +121,18 @@ class Runs:
         names: set[str] = set()
         for source in sources:
             if self._owns(source, source.identity.run):
+                # A log is told apart from a process that has the probe, whoever had the name first.
+                while self._kinds.get((source.run, source.identity.rank), source.states) != source.states:
+                    source.job += 1
                 _number_job(source, groups)
                 if self._owns(source, source.run):
                     groups.setdefault((source.run, source.identity.rank), []).append(source)
+                    self._kinds[source.run, source.identity.rank] = source.states
                     names |= {source.identity.run, source.run}
                     continue
             self.duplicates += 1
         self._owners = {run: owner for run, owner in self._owners.items() if run in names}
+        self._kinds = {key: kind for key, kind in self._kinds.items() if key in groups}
         return groups
 
     def _owns(self, source: Source, run: str) -> bool:
