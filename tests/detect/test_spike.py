@@ -319,3 +319,11 @@ def test_asking_seldom_changes_nothing():
 
     assert verdicts[36::37] == asked
     assert any(verdict is not None and verdict.active for verdict in asked)
+
+
+def test_a_spike_beside_a_reward_is_information():
+    """The loss of a value function jumps as rewards do."""
+    tape = Tape(LossSpike(), first=1000)
+    tape.play(noise(400), reward=0.4)
+    assert first_active(tape.play([9.0] * 20, reward=0.5)) is not None
+    assert tape.verdict.severity == "info"

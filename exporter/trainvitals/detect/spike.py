@@ -34,6 +34,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict, by_pieces
+from trainvitals.detect.metric_names import has_reward
 from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, Correlation, Level, Window, middle
@@ -136,6 +137,8 @@ class LossSpike:
         self._correlation = Correlation(2 * settings.baseline)
         self._learning_rate: float | None = None
         self._points = 0
+        #: Such a loss grows with what is learnt, and as unevenly: what is odd about it is information.
+        self._beside_reward = False
         self._events = 0
         self._ratio: float | None = None
         self._numbers: dict[str, float] = {}
@@ -199,6 +202,8 @@ class LossSpike:
         """
         if self._timeline.begins_anew(step):
             self._begin_anew()
+        if not self._points and has_reward(step.values):
+            self._beside_reward = True
         self._follow_learning_rate(step.values.get("learning_rate"))
         loss = step.values.get("loss")
         if loss is not None and math.isfinite(loss):
@@ -211,6 +216,8 @@ class LossSpike:
             return by_pieces(self, steps)
         if self._timeline.begins_anew(steps[0]):
             self._begin_anew()
+        if not self._points and has_reward(steps.columns):
+            self._beside_reward = True
         taken = 0
         for end in self._stretches(steps):
             if rates is not None:
@@ -529,7 +536,7 @@ class LossSpike:
             evidence=evidence,
             statistics=statistics,
             counts=self._counts,
-            severity="critical" if unrecovered >= 1.0 else "warning",
+            severity="info" if self._beside_reward else "critical" if unrecovered >= 1.0 else "warning",
             action=_ACTION_STAYS if unrecovered >= 1.0 else _ACTION,
             confidence=0.95 if sure else 0.8,
             gated=gated,
