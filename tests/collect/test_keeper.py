@@ -447,6 +447,24 @@ def test_a_detector_that_cannot_be_restored_costs_itself_alone(node, monkeypatch
     assert node.signals() != before
 
 
+def test_a_state_that_breaks_its_rank_costs_the_state_alone(recording, monkeypatch):
+    """A mistake of ours must not take the series of all runs with it."""
+    node = recording
+    trainer = Trainer(node).steps(LOSSES[:50])
+    node.scrape()
+    node.stop()
+
+    def broken(*_):
+        raise AttributeError("what nobody thought of")
+
+    monkeypatch.setattr("trainvitals.collect.rank.state.restore", broken)
+    node.start()
+    trainer.steps(LOSSES[50:60])
+    node.scrape()
+    assert [item[0] for item in node.told()] == list(range(1, 61))
+    assert node.keeper.errors == {"rank": 1}
+
+
 def test_ranks_that_say_nothing_new_cost_nothing(node, monkeypatch):
     """A state is made only of what was judged since."""
     Trainer(node).steps(LOSSES[:50]).writer.close()

@@ -87,23 +87,26 @@ class Keeper:
 
     # After a restart --------------------------------------------------------------------------------------------------
 
-    def resume(self, rank: Rank, sources: Sequence[Source], make: Callable[[], list[Detector]]) -> None:
-        """Give a new rank what was kept of it; ``make`` makes fresh detectors for those that cannot be restored."""
+    def resume(self, rank: Rank, sources: Sequence[Source], make: Callable[[], list[Detector]]) -> bool:
+        """Give a new rank what was kept of it; return False where that went wrong, and the rank is of no use.
+
+        ``make`` makes fresh detectors for those that cannot be restored.
+        """
         if not self._unclaimed:
-            return
+            return True
         known = {source.incarnation for source in sources if source.resumed}
         for record in [record for record in self._unclaimed if not known.isdisjoint(record.sources)]:
             self._unclaimed.remove(record)
             try:
-                kept = _kept(_document(record.data))
-            except (ValueError, LookupError, TypeError):
-                self._complain("rank", "the state of a rank makes no sense")
-                continue
-            failed = rank.resume(kept, make)
+                failed = rank.resume(_kept(_document(record.data)), make)
+            except Exception as error:
+                self._complain("rank", f"the state of a rank makes no sense: {error!r}")
+                return False
             # It stays in the file until the rank is saved again.
             self._records[sources[-1].run, sources[-1].identity.rank] = (rank, -1), record
             if failed:
                 self._complain("detector", f"detectors that begin afresh: {', '.join(failed)}", len(failed))
+        return True
 
     def _load(self) -> Iterator[_Record]:
         if not self._path:

@@ -106,8 +106,8 @@ class Runs:
 
     def _new_rank(self, group: Sequence[Source]) -> Rank:
         rank = Rank(group[0].identity, self._make_detectors())
-        if self.keeper is not None:
-            self.keeper.resume(rank, group, self._make_detectors)
+        if self.keeper is not None and not self.keeper.resume(rank, group, self._make_detectors):
+            return Rank(group[0].identity, self._make_detectors())
         return rank
 
     def keep(self, *, now: bool = False) -> None:
