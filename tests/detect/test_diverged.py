@@ -163,6 +163,12 @@ def test_rewards_are_not_judged(tape):
     assert tape.play(noise(200, level=0.0, sigma=1.0))[20:] == [None] * 180
 
 
+def test_a_loss_beside_a_reward_may_grow_with_it(tape):
+    """That of a value function does, in a healthy run."""
+    assert first_active(tape.play([0.1 + 0.01 * place for place in range(300)], reward=0.5)) is None
+    assert tape.detector.verdict() is None
+
+
 def test_a_rollback_ends_it(tape):
     """What was behind it is superseded; the lowest level stays."""
     tape.play(noise(60))
