@@ -145,7 +145,7 @@ def test_late_values_are_no_rollback():
         detector.observe(Step(number, number, float(number), {"loss": loss}))
 
     assert "has not gone back" in detector.verdict().gated
-    assert [300] == detector.odd_steps
+    assert [300] == list(detector.outliers)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 150, 1_000])
@@ -168,4 +168,5 @@ def test_blocks_are_what_steps_are(size):
             assert alone.verdict() == together.verdict()
 
     assert together.verdict().active
-    assert [400, 480, 550] == together.odd_steps
+    assert [400, 480, 550] == sorted(together.outliers)
+    assert 1_000 == together.points

@@ -287,6 +287,11 @@ class Record:
                 self._step = part[taken - 1].step
                 self._note(detector, self._panel.verdict(detector))
 
+    @property
+    def detectors(self) -> Sequence[Detector]:
+        """Those of the panel."""
+        return self._panel.detectors
+
     def look(self) -> None:
         """Ask all detectors."""
         self._left = self._EVERY * max(1, self._points // (self._PARTS * self._EVERY))

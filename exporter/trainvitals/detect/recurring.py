@@ -72,9 +72,14 @@ class RecurringOutlier:
         self._recurrences = 0
 
     @property
-    def odd_steps(self) -> list[int]:
-        """The steps of outliers so far, of all attempts, in order."""
-        return sorted({*self._before, *self._odd})
+    def outliers(self) -> dict[int, tuple[float, float]]:
+        """The steps of outliers so far, of all attempts: the loss there, and the one before."""
+        return {**self._before, **self._odd}
+
+    @property
+    def points(self) -> int:
+        """Losses so far, of all attempts."""
+        return self._points_before + self._points
 
     @property
     def held(self) -> bool:
@@ -178,8 +183,7 @@ class RecurringOutlier:
             if not self._points_before:
                 continue
             before = self._before.get(number)
-            # The very same numbers are no second witness: a log that is in the file twice, or the same weights again.
-            if before is not None and str(before) == str((loss, self._usual)):
+            if before is not None and is_same(before, (loss, self._usual)):
                 continue
             self._again += 1
             if before is not None:
@@ -218,6 +222,11 @@ class RecurringOutlier:
             action=_ACTION,
             confidence=0.9,
         )
+
+
+def is_same(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether two outliers are no two witnesses: the very same numbers, as of a log that is there twice; NaN is NaN."""
+    return str(one) == str(other)
 
 
 _ACTION = (

@@ -9,6 +9,7 @@ from typing import Literal
 from trainvitals.diagnose.case import Case
 from trainvitals.diagnose.compare import Comparison, compare
 from trainvitals.diagnose.read import Reading
+from trainvitals.diagnose.shared import mark
 from trainvitals.diagnose.signals import Signal, State, signals
 
 FailOn = Literal["watch", "act", "warning", "critical"]
@@ -52,5 +53,6 @@ class Report:
 def make(reading: Reading) -> Report:
     """Return the report on what was read."""
     cases = reading.useful()
-    runs = [RunReport(case, signals(case)) for case in cases]
+    rows = mark(cases, [signals(case) for case in cases])
+    runs = [RunReport(case, own) for case, own in zip(cases, rows, strict=True)]
     return Report(runs, reading.problems, compare(cases) if len(cases) > 1 else None)
