@@ -30,17 +30,21 @@ def test_it_listens_on_loopback_and_calls_nobody(tmp_path):
 
 
 def test_data_source_and_dashboards_are_where_it_looks(tmp_path):
-    """The provider's folder holds the dashboards, the source names Prometheus and the uid that they use."""
-    grafana.provision(tmp_path, prometheus="http://127.0.0.1:9090", interval="1s", dashboards={"run.json": "{}"})
+    """Each language has a provider whose folder holds its dashboards; the source names Prometheus and its uid."""
+    made = {"en/run.json": "{}", "zh/run.json": "{}"}
+    grafana.provision(tmp_path, prometheus="http://127.0.0.1:9090", interval="1s", dashboards=made)
     sources = yaml.safe_load((tmp_path / "provisioning/datasources/trainvitals.yml").read_text())["datasources"]
     providers = yaml.safe_load((tmp_path / "provisioning/dashboards/trainvitals.yml").read_text())["providers"]
     assert (sources[0]["uid"], sources[0]["url"]) == ("trainvitals-prometheus", "http://127.0.0.1:9090")
-    assert [path.name for path in (tmp_path / "dashboards").iterdir()] == ["run.json"]
-    assert providers[0]["options"]["path"] == str(tmp_path / "dashboards")
+    for provider, language in zip(providers, ("en", "zh"), strict=True):
+        assert [path.name for path in (tmp_path / "dashboards" / language).iterdir()] == ["run.json"]
+        assert provider["options"]["path"] == str(tmp_path / "dashboards" / language)
+    assert ["Trainvitals", "Trainvitals 中文"] == [provider["folder"] for provider in providers]
 
 
 def test_the_dashboards_are_those_of_the_repository():
-    """Each is valid JSON with a title."""
+    """Each is valid JSON with a title; each language has all six."""
     found = grafana.dashboards()
-    assert found
+    names = ("compare", "fleet", "incidents", "node", "run", "self")
+    assert sorted(found) == [f"{language}/{name}.json" for language in ("en", "zh") for name in names]
     assert all(json.loads(text)["title"] for text in found.values())

@@ -272,4 +272,4 @@ def test_grafana_has_the_data_source_and_the_dashboards(bundle):
         assert json.load(answer)["status"] == "OK"
     with opener.open(f"{base}/api/search?type=dash-db", timeout=10) as answer:
         found = {dashboard["uid"] for dashboard in json.load(answer)}
-    assert found == {json.loads(file.read_text())["uid"] for file in (ROOT / "dashboards").glob("*.json")}
+    assert found == {json.loads(file.read_text())["uid"] for file in (ROOT / "dashboards").glob("*/*.json")}

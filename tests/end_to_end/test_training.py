@@ -86,7 +86,7 @@ def check_queries_of_dashboard(stack):
 
     until(lambda: stack.value("count(trainvitals_evaluation)") == 4, what="an evaluation")
     empty = []
-    for title, query in queries(run="broken|healthy"):
+    for title, query in queries("run", run="broken|healthy"):
         try:
             until(lambda query=query: stack.query(query), seconds=15, what=title)
         except AssertionError:

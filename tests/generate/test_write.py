@@ -32,16 +32,16 @@ def test_a_check_names_what_is_stale_and_writes_nothing(tmp_path):
     """Changed, missing and superfluous files are stale; a check leaves them as they are."""
     write(tmp_path)
     changed, missing = tmp_path / "alert_rules/data.yml", tmp_path / "docs/metrics.md"
-    extra = tmp_path / "dashboards/old.json"
+    extra = tmp_path / "dashboards/en/old.json"
     changed.write_text("by hand\n")
     missing.unlink()
     extra.write_text("{}")
 
-    assert ["alert_rules/data.yml", "dashboards/old.json", "docs/metrics.md"] == write(tmp_path, check=True)
+    assert ["alert_rules/data.yml", "dashboards/en/old.json", "docs/metrics.md"] == write(tmp_path, check=True)
     assert changed.read_text() == "by hand\n"
     assert not missing.exists()
 
-    assert ["alert_rules/data.yml", "dashboards/old.json", "docs/metrics.md"] == write(tmp_path)
+    assert ["alert_rules/data.yml", "dashboards/en/old.json", "docs/metrics.md"] == write(tmp_path)
     assert not extra.exists()
     assert write(tmp_path, check=True) == []
 

@@ -10,6 +10,8 @@ from trainvitals.bundle.ports import LOOPBACK
 
 #: Where packages put the files that Grafana's program needs beside itself.
 _PACKAGED_HOME = Path("/usr/share/grafana")
+#: The folder in Grafana that holds the dashboards of a language; the same as in deploy/grafana/provisioning.
+FOLDERS = {"en": "Trainvitals", "zh": "Trainvitals 中文"}
 
 
 def command(program: str) -> list[str]:
@@ -47,12 +49,13 @@ def environment(folder: Path, port: int) -> dict[str, str]:
 
 
 def dashboards() -> dict[str, str]:
-    """Return the dashboards by file name: those of the repository, else rendered, else none.
+    """Return the dashboards by file name below a folder for each language: the repository's, else rendered, else none.
 
     Rendering needs the extra "generate".
     """
     committed = Path(__file__).parents[3] / "dashboards"
-    if files := {path.name: path.read_text(encoding="utf-8") for path in sorted(committed.glob("*.json"))}:
+    found = sorted(committed.glob("*/*.json"))
+    if files := {f"{path.parent.name}/{path.name}": path.read_text(encoding="utf-8") for path in found}:
         return files
     try:
         from trainvitals.generate import dashboard  # noqa: PLC0415  its library is optional
@@ -63,7 +66,7 @@ def dashboards() -> dict[str, str]:
 
 
 def provision(folder: Path, *, prometheus: str, interval: str, dashboards: Mapping[str, str]) -> None:
-    """Write the data source (``prometheus`` is a URL) and the dashboards, JSON texts by file name."""
+    """Write the data source (``prometheus`` is a URL) and the dashboards, JSON texts by language/file name."""
     source = {
         "name": "Prometheus",
         "type": "prometheus",
@@ -73,11 +76,20 @@ def provision(folder: Path, *, prometheus: str, interval: str, dashboards: Mappi
         "isDefault": True,
         "jsonData": {"timeInterval": interval, "httpMethod": "POST"},
     }
-    provider = {"name": "trainvitals", "type": "file", "options": {"path": str(folder / "dashboards")}}
+    languages = sorted({name.split("/")[0] for name in dashboards})
+    providers = [
+        {
+            "name": f"trainvitals-{language}",
+            "folder": FOLDERS.get(language, "Trainvitals"),
+            "type": "file",
+            "options": {"path": str(folder / "dashboards" / language)},
+        }
+        for language in languages
+    ]
     # JSON is YAML.
     files = {
         "provisioning/datasources/trainvitals.yml": json.dumps({"apiVersion": 1, "datasources": [source]}),
-        "provisioning/dashboards/trainvitals.yml": json.dumps({"apiVersion": 1, "providers": [provider]}),
+        "provisioning/dashboards/trainvitals.yml": json.dumps({"apiVersion": 1, "providers": providers}),
         **{f"dashboards/{name}": text for name, text in dashboards.items()},
     }
     for name, text in files.items():

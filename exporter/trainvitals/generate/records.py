@@ -127,6 +127,15 @@ unless on (run) trainvitals_rank_state{{state="silent"}} == 1
 
 _TRAINING_TIME = _share_of_phases(TRAINING_PHASES)
 
+_GOODPUT = f"""
+clamp_max(
+  sum by (run) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total{{phase=~"{TRAINING_PHASES}"}}[5m])))
+  / (max by (run) (trainvitals_world_size) > 0),
+  1
+)
+and on (run) trainvitals_rank_state{{state!="finished"}} == 1
+"""
+
 RECORDS: tuple[Record, ...] = (
     Record(
         name="run:trainvitals_progress:ratio",
@@ -188,6 +197,16 @@ RECORDS: tuple[Record, ...] = (
         name="run:trainvitals_data_wait:ratio",
         expr=_share_of_phases("data"),
         help="Share of the last 5 minutes that the training waited for its input.",
+    ),
+    Record(
+        name="run:trainvitals_goodput:ratio",
+        expr=_GOODPUT,
+        help=(
+            "Goodput: of the time of all ranks that the run was started with, the share of the last 5 minutes in "
+            "training proper; ranks that died or failed count as lost until a restart. "
+            "Absent once every rank finished, while no exporter shows the run, and for logs. "
+            "Work that is done again after a restart counts twice."
+        ),
     ),
     Record(
         name="rank:trainvitals_step_age:seconds",

@@ -9,7 +9,7 @@ from trainvitals.generate.docs import alerts_page, metrics_page
 from trainvitals.generate.messages import mail_template
 
 #: Folders that hold generated files and nothing else: what is in them and is not rendered is stale.
-_OWNED = (("alert_rules", "*.yml"), ("dashboards", "*.json"))
+_OWNED = (("alert_rules", "*.yml"), ("dashboards", "**/*.json"))
 
 
 def rules_for_bundle() -> dict[str, str]:
@@ -41,10 +41,10 @@ def write(root: Path | str, check: bool = False) -> list[str]:
     files = render()
     stale = [path for path, text in files.items() if _read(base / path) != text]
     extra = [
-        f"{folder}/{file.name}"
+        path
         for folder, pattern in _OWNED
         for file in (base / folder).glob(pattern)
-        if f"{folder}/{file.name}" not in files
+        if (path := file.relative_to(base).as_posix()) not in files
     ]
     if not check:
         for path in stale:
