@@ -74,13 +74,15 @@ def test_the_job_is_named_as_the_rules_expect():
 def test_grafana_knows_the_scrape_interval_and_the_folder_of_dashboards():
     """A rate in Grafana spans at least four scrapes only if it knows their interval."""
     (source,) = read("grafana/provisioning/datasources/prometheus.yml")["datasources"]
-    (provider,) = read("grafana/provisioning/dashboards/trainvitals.yml")["providers"]
+    providers = read("grafana/provisioning/dashboards/trainvitals.yml")["providers"]
 
     assert source["jsonData"]["timeInterval"] == read("prometheus/prometheus.yml")["global"]["scrape_interval"]
     assert source["uid"] == "trainvitals-prometheus"
     assert source["url"] == "http://prometheus:9090"
-    assert provider["options"]["path"] == "/var/lib/grafana/dashboards"
-    assert provider["allowUiUpdates"] is False
+    assert ["/var/lib/grafana/dashboards/en", "/var/lib/grafana/dashboards/zh"] == [
+        provider["options"]["path"] for provider in providers
+    ]
+    assert {False} == {provider["allowUiUpdates"] for provider in providers}
 
 
 @needs_amtool
