@@ -26,6 +26,7 @@ from trainvitals.collect.keeper import Keeper
 from trainvitals.collect.kernel import KernelCollector
 from trainvitals.collect.logs import LogsCollector
 from trainvitals.collect.network import NetworkCollector
+from trainvitals.collect.overview import Overview
 from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runner import Runner
@@ -36,7 +37,7 @@ from trainvitals.config import ConfigError, Settings, state_folder
 from trainvitals.detect.rules import Rules, RulesError, parse
 from trainvitals.host.kmsg import KernelLog
 from trainvitals.serve.app import make_app
-from trainvitals.serve.landing import RunRow
+from trainvitals.serve.page import Page
 from trainvitals.serve.reload import WebConfigFile
 from trainvitals.serve.server import Server
 from trainvitals.serve.snapshot import SnapshotStore
@@ -63,8 +64,9 @@ class Exporter:
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
         self.runs = Runs(_rules(settings).build, keeper, faults.near)
-        ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll)
         devices = DevicesCollector.from_settings(settings.devices, faults, clock)
+        self._overview = Overview(devices.latest_devices, faults.seen)
+        ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll, self._overview)
         collectors: list[Collector] = [
             ranks,
             self.logs,
@@ -85,8 +87,10 @@ class Exporter:
         self._process = ProcessCollector(registry=None)
         self._store = SnapshotStore()
         web_config = None if settings.web.config_file is None else WebConfigFile(settings.web.config_file)
-        app = make_app(self._store, runs=lambda: [RunRow(*row) for row in ranks.overview])
-        self._server = Server(app, listen_address=settings.web.listen_address, web_config=web_config)
+        self._page = Page(settings.collect.interval, _advice)
+        self._server = Server(
+            make_app(self._store, self._page), listen_address=settings.web.listen_address, web_config=web_config
+        )
         self._runner = Runner(enabled, timeout=settings.collect.timeout, limit=settings.collect.series_limit)
         self._info: dict[str, tuple[object, ...]] = {"trainvitals_build_info": (__version__, platform.python_version())}
         self._stopping = threading.Event()
@@ -118,6 +122,7 @@ class Exporter:
         """Read every source once and publish the result."""
         families = self._runner.run(self._info, self._clock())
         self._store.publish([*families, *self._process.collect()])
+        self._page.publish(self._overview.snapshot(self._clock()))
 
     def stop(self) -> None:
         """Ask :meth:`run` to end; safe in a signal handler."""
@@ -128,6 +133,17 @@ class Exporter:
         self._runner.stop()
         self.runs.keep(now=True)
         self._spool.close()
+
+
+def _advice() -> dict[str, object]:
+    """Return what to do about each signal, in English and in Chinese, and where to read more."""
+    from trainvitals.generate.alerts import ALERTS  # noqa: PLC0415  Only who opens the page at a finding needs it.
+
+    return {
+        alert.signal: {"action": [alert.action, alert.action_zh], "runbook": alert.runbook_url}
+        for alert in reversed(ALERTS)
+        if alert.signal is not None
+    }
 
 
 def _rules(settings: Settings) -> Rules:

@@ -154,16 +154,6 @@ def test_the_last_loss_is_nan_when_it_is_nan(spool):
     assert math.isnan(Node(spool).scrape()['trainvitals_loss{rank="0",run="test"}'])
 
 
-def test_the_overview_is_the_worst_of_each_run(spool):
-    """For the landing page: run, state, step, ranks."""
-    node = Node(spool)
-    for rank, ending in enumerate(("", "import os; os._exit(0)")):
-        run_trainer(f"import trainvitals; trainvitals.init(rank={rank}); trainvitals.step({rank}); {ending}", spool)
-    node.scrape()
-
-    assert node.collector.overview == (("test", "died", 1, 2),)
-
-
 def test_a_restarted_run_goes_on(spool):
     """Two ranks die, one is started anew: counters go on, and the rank that is gone for good is not shown as died."""
     script = """

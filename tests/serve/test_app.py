@@ -6,9 +6,7 @@ import gzip
 
 import pytest
 
-from trainvitals._version import __version__
 from trainvitals.serve.app import accepts_gzip
-from trainvitals.serve.landing import RunRow
 from trainvitals.serve.snapshot import SnapshotStore
 
 
@@ -92,29 +90,3 @@ def test_other_methods_are_refused(serve, client, method):
 def test_unknown_paths_are_not_found(serve, client, path):
     """There are no files and no redirects."""
     assert client.get(serve() + path).status_code == 404
-
-
-def test_the_landing_page_says_what_this_is_and_which_runs_there_are(serve, client):
-    """Version, links that lead somewhere and a row per run; names of runs are text, not markup."""
-    rows = [RunRow("llama<script>", "running", 12345, 8), RunRow("new", "running", None, 1)]
-    url = serve(runs=lambda: rows)
-
-    page = client.get(url + "/")
-
-    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert page.headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert f"Version {__version__}." in page.text
-    assert "llama&lt;script&gt;" in page.text
-    assert "12,345" in page.text
-    assert "<script" not in page.text
-    for link in ("metrics", "-/healthy", "-/ready"):
-        assert f'href="{link}"' in page.text
-        assert client.get(f"{url}/{link}").status_code == 200
-
-
-def test_the_landing_page_asks_nothing_of_other_machines(serve, client):
-    """It works on a node without a network."""
-    page = client.get(serve() + "/").text
-
-    assert "http" not in page
-    assert "url(" not in page

@@ -167,7 +167,7 @@ class Sink:
     def _clean(self, text: str) -> str:
         if len(text) <= LONGEST_LABEL and text.isascii() and text.isprintable():
             return text
-        cleaned = _CONTROL.sub(" ", text[:LONGEST_LABEL])
+        cleaned = clean(text)
         self._tally.cleaned += cleaned != text
         return cleaned
 
@@ -184,6 +184,11 @@ class Sink:
     def families(self) -> list[Metric]:
         """Return what was added."""
         return list(self._families.values())
+
+
+def clean(text: str, longest: int = LONGEST_LABEL) -> str:
+    """Return so much of a text, with a blank for what is no character or would mislead the reader."""
+    return _CONTROL.sub(" ", text[:longest])
 
 
 def _possible(name: str, value: float) -> bool:

@@ -33,6 +33,18 @@ _SEVERITIES = ("info", "warning", "critical")
 Key = TypeVar("Key", bound=Hashable)
 
 
+@dataclass(frozen=True, slots=True)
+class FaultSeen:
+    """An XID on a device: when last, how often, and what it means."""
+
+    time: float
+    device: str
+    code: int
+    count: int
+    severity: str
+    meaning: str
+
+
 @dataclass(slots=True)
 class Tally:
     """How often something happened and when last, as :class:`Moments` keep it."""
@@ -140,6 +152,21 @@ class FaultLog:
                     device = f"device {index}" if index else f"device at {place}"
                     found.append((-_SEVERITIES.index(row.severity), code, f"XID {code} on {device} ({row.meaning})"))
         return [text for _, _, text in sorted(found)]
+
+    def seen(self) -> list[FaultSeen]:
+        """Return the XIDs that are known; in any thread."""
+        with self._lock:
+            return [
+                FaultSeen(
+                    self._moments.show(tally.last),
+                    self._names.get(pci, ("", ""))[0] or pci,
+                    code,
+                    tally.count,
+                    self._verdicts[pci, code][1].severity,
+                    self._verdicts[pci, code][1].meaning,
+                )
+                for (pci, code), tally in self._xids.items()
+            ]
 
     def _told_before(self, key: tuple[str, int], fault: Fault) -> bool:
         waiting = self._unpaired.setdefault(key, deque(maxlen=_MOST_UNPAIRED))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from trainvitals.collect.changes import Changes
+from trainvitals.collect.curve import LossCurve
 from trainvitals.collect.data import RankData
 from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.log_errors import LogErrors
@@ -117,6 +118,7 @@ class Rank:
     data: RankData = field(default_factory=RankData)
     changes: Changes = field(default_factory=Changes)
     log_errors: LogErrors = field(default_factory=LogErrors)
+    curve: LossCurve = field(default_factory=LossCurve)
     eta: Eta = field(default_factory=Eta)
     stall: Stall = field(default_factory=Stall)
     owner: int = 0
@@ -215,6 +217,8 @@ class Rank:
         known = self._resumed.get(source.incarnation)
         history, steps, events = (0, 0, 0) if known is None else source.judged(known)
         self._mark(source)
+        self.curve.take(source.history)
+        self.curve.take(source.steps)
         for place, step in enumerate(source.history):
             attempt.last_step = step
             attempt.values.update(step.values)

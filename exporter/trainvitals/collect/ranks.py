@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainvitals.collect.base import Collector, Sink
+from trainvitals.collect.overview import Overview
 from trainvitals.collect.rank import Rank
-from trainvitals.collect.runs import Runs
+from trainvitals.collect.runs import Finding, Runs
 from trainvitals.collect.source import Source
 from trainvitals.collect.spool import Spool
+
+log = logging.getLogger(__name__)
 
 #: Values with a family of their own; all others share trainvitals_value.
 _NAMED = ("loss", "learning_rate", "grad_norm")
@@ -41,7 +45,10 @@ class LiveRank:
 
 
 class RanksCollector(Collector):
-    """Shows the runs of this node.  ``clock`` gives wall time, ``logs`` what is new in the logs that are followed."""
+    """Shows the runs of this node.
+
+    ``clock`` gives wall time, ``logs`` what is new in the logs that are followed; ``overview`` gets what was found.
+    """
 
     name = "ranks"
 
@@ -51,13 +58,14 @@ class RanksCollector(Collector):
         runs: Runs,
         clock: Callable[[], float] = time.time,
         logs: Callable[[], Sequence[Source]] = tuple,
+        overview: Overview | None = None,
     ) -> None:
         self._spool = spool
         self._logs = logs
         self._runs = runs
         self._clock = clock
-        #: Run, state, last step and number of ranks of each run; replaced as a whole at each poll.
-        self.overview: tuple[tuple[str, str, int | None, int], ...] = ()
+        self._overview = overview
+        self._complained: type[Exception] | None = None
         #: The ranks that lived at the last poll; replaced as a whole, so that any thread may take it.
         self.live: tuple[LiveRank, ...] = ()
 
@@ -68,7 +76,7 @@ class RanksCollector(Collector):
         self._runs.update(sorted(sources, key=lambda source: source.started), self._clock())
         self._runs.keep()
         by_run = self._runs.by_run()
-        self.overview = tuple((run, _state(ranks), _step(ranks), len(ranks)) for run, ranks in by_run.items())
+        findings: dict[str, list[Finding]] = {}
         # The process behind a log is not known.
         self.live = tuple(_live(rank) for rank in self._runs.ranks() if rank.up and rank.started_monotonic)
         for run, ranks in by_run.items():
@@ -78,7 +86,8 @@ class RanksCollector(Collector):
             for rank in ranks:
                 if rank.up:
                     _add_rank(sink, rank)
-            self._add_findings(sink, run, ranks)
+            findings[run] = self._runs.findings(ranks, self._clock())
+            _add_findings(sink, run, findings[run])
             _add_eta(sink, run, ranks)
             _add_log_errors(sink, run, ranks)
             # What changes in a run changes on all of its ranks.
@@ -98,17 +107,25 @@ class RanksCollector(Collector):
             sink.add("trainvitals_state_bytes", keeper.size or None)
             for reason, count in sorted(keeper.errors.items()):
                 sink.add("trainvitals_state_errors_total", count, reason)
+        try:
+            if self._overview is not None:
+                self._overview.observe(by_run, findings, self._clock())
+        except Exception as error:
+            # The page stays as it was; the families are good.
+            if type(error) is not self._complained:
+                self._complained = type(error)
+                log.exception("the page of the exporter cannot be renewed")
 
-    def _add_findings(self, sink: Sink, run: str, ranks: list[Rank]) -> None:
-        for finding in self._runs.findings(ranks, self._clock()):
-            verdict = finding.verdict
-            sink.add("trainvitals_signal_ratio", verdict.ratio, run, finding.signal)
-            for name, value in verdict.statistics.items():
-                sink.add("trainvitals_signal_statistic", value, run, finding.signal, name)
-            if verdict.active:
-                location = finding.location
-                labels = (run, finding.signal, finding.category, location, finding.evidence)
-                sink.add("trainvitals_finding_info", 1.0, *labels)
+
+def _add_findings(sink: Sink, run: str, findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        verdict = finding.verdict
+        sink.add("trainvitals_signal_ratio", verdict.ratio, run, finding.signal)
+        for name, value in verdict.statistics.items():
+            sink.add("trainvitals_signal_statistic", value, run, finding.signal, name)
+        if verdict.active:
+            labels = (run, finding.signal, finding.category, finding.location, finding.evidence)
+            sink.add("trainvitals_finding_info", 1.0, *labels)
 
 
 def _add_eta(sink: Sink, run: str, ranks: list[Rank]) -> None:
@@ -131,15 +148,6 @@ def _add_log_errors(sink: Sink, run: str, ranks: list[Rank]) -> None:
 def _live(rank: Rank) -> LiveRank:
     who = rank.identity
     return LiveRank(who.run, who.rank, rank.pid, rank.started_monotonic, who.device_uuid)
-
-
-def _state(ranks: list[Rank]) -> str:
-    """Return the state of a run: the worst of its ranks."""
-    return max((rank.state for rank in ranks), key=("finished", "running", "silent", "failed", "died").index)
-
-
-def _step(ranks: list[Rank]) -> int | None:
-    return max((rank.last_step.step for rank in ranks if rank.last_step is not None), default=None)
 
 
 def _add_rank(sink: Sink, rank: Rank) -> None:

@@ -1,1 +1,1 @@
-"""HTTP: the scrape, the health checks and the landing page, from bytes that are ready before anybody asks."""
+"""HTTP: the scrape, the health checks and the page, from bytes that are ready before anybody asks."""

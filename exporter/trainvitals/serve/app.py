@@ -1,37 +1,35 @@
-"""The application: /metrics, /-/healthy, /-/ready and the landing page.
+"""The application: /metrics, /-/healthy, /-/ready, the page and its JSON.
 
 Handlers send bytes that are ready; none of them waits for a collector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from trainvitals.serve.landing import POLICY, RunRow, render
+from trainvitals.serve.page import HEADERS, Answer, Page, static_files
 from trainvitals.serve.snapshot import CONTENT_TYPE, SnapshotStore
 
 _NOT_YET = "The first snapshot is not there yet.\n"
 
 
-def make_app(store: SnapshotStore, *, runs: Callable[[], Sequence[RunRow]] = tuple) -> Starlette:
-    """Return the application that serves ``store``.
-
-    ``runs`` returns the rows of the landing page's table; it is called in the server's thread, so it must not wait.
-    """
+def make_app(store: SnapshotStore, page: Page | None = None) -> Starlette:
+    """Return the application that serves ``store`` and ``page``."""
+    shown = page or Page()
+    files = static_files()
 
     async def metrics(request: Request) -> Response:
         snapshot = store.current
         if snapshot is None:
             return PlainTextResponse(_NOT_YET, 503, headers={"Retry-After": "1"})
-        headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
-        if not accepts_gzip(request.headers.get("accept-encoding", "")):
-            return Response(snapshot.text, headers=headers)
-        return Response(snapshot.gzipped, headers={**headers, "Content-Encoding": "gzip"})
+        return _send(
+            request, snapshot.text, snapshot.gzipped, {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
+        )
 
     async def healthy(_: Request) -> Response:
         return PlainTextResponse("Trainvitals is healthy.\n")
@@ -41,12 +39,23 @@ def make_app(store: SnapshotStore, *, runs: Callable[[], Sequence[RunRow]] = tup
             return PlainTextResponse(_NOT_YET, 503)
         return PlainTextResponse("Trainvitals is ready.\n")
 
-    async def landing(_: Request) -> Response:
-        return HTMLResponse(render(runs()), headers={"Content-Security-Policy": POLICY})
+    async def file(request: Request) -> Response:
+        return _answer(request, files[request.url.path.removeprefix("/")])
+
+    async def overview(request: Request) -> Response:
+        found = shown.current()
+        if found is None:
+            return PlainTextResponse(_NOT_YET, 503, headers={"Retry-After": "1"})
+        return _answer(request, found)
+
+    async def advice(request: Request) -> Response:
+        return _answer(request, shown.advice())
 
     app = Starlette(
         routes=[
-            Route("/", landing),
+            *(Route(f"/{path}", file) for path in files),
+            Route("/api/v1/overview", overview),
+            Route("/api/v1/advice", advice),
             Route("/metrics", metrics),
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
@@ -55,6 +64,20 @@ def make_app(store: SnapshotStore, *, runs: Callable[[], Sequence[RunRow]] = tup
     # "/metrics/" is a mistake that a redirect would hide.
     app.router.redirect_slashes = False
     return app
+
+
+def _answer(request: Request, found: Answer) -> Response:
+    headers = {**HEADERS, "Content-Type": found.type, "ETag": found.etag}
+    asked = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if found.etag in asked or "*" in asked:
+        return Response(status_code=304, headers=headers)
+    return _send(request, found.body, found.gzipped, headers)
+
+
+def _send(request: Request, plain: bytes, gzipped: bytes, headers: Mapping[str, str]) -> Response:
+    if not accepts_gzip(request.headers.get("accept-encoding", "")):
+        return Response(plain, headers=headers)
+    return Response(gzipped, headers={**headers, "Content-Encoding": "gzip"})
 
 
 def accepts_gzip(header: str) -> bool:
