@@ -7,22 +7,15 @@ Names are level:metric:operation.
 
 from __future__ import annotations
 
-from trainvitals import detect
+from trainvitals.detect import gauges
 from trainvitals.generate.rules import Record, indent, tidy
 
 #: What identifies a rank in one exporter.
 RANK = "on (job, instance, run, rank)"
 
-#: Phases that are training proper: a training that marks no phases spends all its time in "train".
-TRAINING_PHASES = "train|forward|backward|optimizer|communication|device"
-
-#: Signals that say how well the run learns.
-#: Waits for data are a matter of efficiency, though data is what must change.
-LEARNING_SIGNALS = "|".join(
-    detector.signal
-    for detector in detect.build()
-    if detector.category != "resource" and detector.signal != "data_starvation"
-)
+#: As matchers; see :mod:`trainvitals.detect.gauges`, which says the same of one node.
+TRAINING_PHASES = "|".join(gauges.TRAINING_PHASES)
+LEARNING_SIGNALS = "|".join(gauges.LEARNING_SIGNALS)
 
 #: Ranks of the newest attempt: they live, or they ended after its start.
 CURRENT = tidy(
