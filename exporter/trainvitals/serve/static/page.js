@@ -515,7 +515,8 @@ async function ask(path, headers) {
   const control = new AbortController();
   const limit = setTimeout(() => control.abort(), 10000);
   try {
-    const answer = await fetch(path, { headers, cache: "no-store", signal: control.signal });
+    // Not relative to an address with a password in it, which fetch refuses; below the prefix of a proxy, if any.
+    const answer = await fetch(new URL(path, location.origin + location.pathname), { headers, cache: "no-store", signal: control.signal });
     if (answer.status === 304) return null;
     if (!answer.ok) throw new Error(String(answer.status));
     return [await answer.json(), answer.headers.get("ETag") || ""];
