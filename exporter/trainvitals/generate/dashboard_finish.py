@@ -146,6 +146,8 @@ def _xychart(panel: dict[str, Any], described: Panel, language: Language) -> Non
 
 def _table(panel: dict[str, Any], described: Panel, language: Language) -> None:
     sort = [column for column in described.columns if column.name == described.sort]
+    # Of Grafana before 12.2; the library writes it.
+    panel["options"].pop("footer", None)
     panel["options"]["sortBy"] = [{"displayName": said(column, "name", language), "desc": True} for column in sort]
     panel["transformations"] = dashboard_table.transformations(described, language)
     panel["fieldConfig"]["overrides"] = dashboard_table.overrides(described, language, uid)
@@ -212,7 +214,7 @@ def _variable(choice: Variable, language: Language) -> dict[str, Any]:
         "multi": True,
         "includeAll": bool(choice.everything),
         "allValue": choice.everything or None,
-        "current": {"text": ["All"], "value": ["$__all"]} if choice.everything else {},
+        **({"current": {"text": ["All"], "value": ["$__all"]}} if choice.everything else {}),
         "hide": 0,
         "regex": "",
         "options": [],
@@ -226,7 +228,6 @@ def _source(language: Language) -> dict[str, Any]:
         "label": "Data source" if language == "en" else "数据源",
         "query": "prometheus",
         "refresh": 1,
-        "current": {},
         "hide": 0,
         "includeAll": False,
         "multi": False,
