@@ -49,10 +49,11 @@ FEW_IS_GOOD: Thresholds = ((None, "green"), (1, "orange"))
 #: For what is 1 when it is well.
 WELL: Thresholds = ((None, "red"), (1, "green"))
 
+#: Grafana takes the first range that holds a value, so ends may touch.
 CHECKS: tuple[State, ...] = (
-    (None, 0.499999, "fine", "正常", "green"),
-    (0.5, 0.999999, "watch", "留意", "yellow"),
     (1, None, "act", "处理", "red"),
+    (0.5, 1, "watch", "留意", "yellow"),
+    (None, 0.5, "fine", "正常", "green"),
 )
 UP: tuple[State, ...] = ((0, 0, "down", "无响应", "red"), (1, 1, "up", "正常", "green"))
 YES_IS_BAD: tuple[State, ...] = ((0, 0, "no", "否", "green"), (1, None, "yes", "是", "red"))
