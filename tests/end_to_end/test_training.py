@@ -80,13 +80,23 @@ def test_one_bad_step_reaches_mail_and_webhook_and_a_healthy_run_reaches_nobody(
     assert not [text for text in stack.mailbox.texts() if "healthy" in text]
 
 
+#: Queries of the dashboard that find nothing of these two runs, with the reason.
+EMPTY = {
+    "run/Check list/New skill up, old skill down": "no fixed benchmarks are evaluated",
+    "run/Check list/Loss falls, metric does not": "too few evaluations to judge a metric",
+    "run/annotation/Changes": "nothing is changed",
+}
+
+
 def check_queries_of_dashboard(stack):
-    """Every query of the dashboard returns data on this Prometheus."""
+    """Every query of the dashboard returns data on this Prometheus, but for the few with a reason."""
     from trainvitals.generate.dashboard import queries
 
     until(lambda: stack.value("count(trainvitals_evaluation)") == 4, what="an evaluation")
     empty = []
     for title, query in queries("run", run="broken|healthy"):
+        if title in EMPTY:
+            continue
         try:
             until(lambda query=query: stack.query(query), seconds=15, what=title)
         except AssertionError:
