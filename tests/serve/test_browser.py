@@ -127,7 +127,7 @@ def test_the_page_renews_itself_and_keeps_what_a_reader_opened(serve, browser, p
     browser.until("document.querySelector('.chart') !== null")
     browser.run("document.querySelector('details summary').click()")
     browser.run("document.querySelector('details summary').focus()")
-    browser.run("void (window.kept = document.querySelector('.chart'))")
+    browser.run("void (window.kept = document.querySelector('.checks .rows'))")
 
     second = copy.deepcopy(first)
     second["runs"][0]["step"], second["runs"][0]["gauges"]["progress"] = 500, 0.5
@@ -136,7 +136,7 @@ def test_the_page_renews_itself_and_keeps_what_a_reader_opened(serve, browser, p
 
     assert browser.run("document.querySelector('details').open")
     assert browser.run("document.activeElement.tagName") == "SUMMARY"
-    assert browser.run("window.kept === document.querySelector('.chart')")
+    assert browser.run("window.kept === document.querySelector('.checks .rows')")
     page.publish(overview())
     browser.until("document.title.startsWith('▲ 1')")
     assert browser.run("document.querySelector('#alert').textContent") == "llama-7b: Loss NaN or infinite"

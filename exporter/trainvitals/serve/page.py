@@ -116,7 +116,7 @@ class Page:
             except Exception as error:
                 # The findings are good without it.
                 log.warning("the page has no advice: %s", error)
-                found = {}
+                return answer(b"{}", JSON)
             self._advice = answer(json.dumps(found, ensure_ascii=False).encode(), JSON)
         return self._advice
 

@@ -127,7 +127,7 @@ function showRun({ section, parts }, run, place) {
   show(parts.findings, [found, advice !== null], () => found.map(finding));
   show(parts.gauges, [run.gauges, run.because, run.step, run.target, run.is_log], () => gaugesOf(run));
   const width = Math.round(parts.chart.clientWidth);
-  show(parts.chart, [run.curve, width, found.map((row) => [row.signal, row.since]), savedSteps(run)], () => chart(run, width, found));
+  show(parts.chart, [run.curve, run.step, width, found.map((row) => [row.signal, row.since]), savedSteps(run)], () => chart(run, width, found));
   show(parts.events, [run.events], () => [el("h3", {}, t("events")), events(run.events)]);
   const known = run.signals.filter((row) => row.state !== "cannot_say");
   show(parts.checks, run.signals.map((row) => [row.signal, row.state, row.state === "watch" ? row.ratio : 0]), () => [
@@ -293,8 +293,9 @@ function chart(run, width, found) {
   const height = width < 500 ? 200 : 250;
   const [left, right, top, bottom] = [56, 12, 22, 26];
   const scale = finite.length ? scaleOf(finite) : scaleOf([0, 1]);
-  const all = [...steps, ...bad];
-  const first = Math.min(...all);
+  // Steps behind the last number are steps without one.
+  const all = [...steps, ...bad, run.step || 0];
+  const first = Math.min(...steps, ...bad);
   const last = Math.max(...all, first + 1);
   const x = (step) => left + ((step - first) / (last - first)) * (width - left - right);
   const y = (value) => {
@@ -536,7 +537,7 @@ async function poll() {
       received = Date.now();
       if (advice === null && data.runs.some((run) => run.signals.some((row) => row.evidence))) {
         // The page is good without it.
-        advice = (await ask("api/v1/advice", {}).catch(() => [{}]))[0];
+        advice = (await ask("api/v1/advice", {}).catch(() => [null]))[0];
       }
       render();
     }
