@@ -73,6 +73,9 @@ class Prometheus:
             with urllib.request.urlopen(url, data, timeout=20) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
+            if error.code == 503:
+                # It has only begun.
+                raise
             raise AssertionError(f"{expr}: {error.read().decode()}") from error
 
     def until(self, expr, seconds=60.0):
