@@ -50,11 +50,21 @@ def test_fewer_points_can_be_asked_for():
 
 
 def test_steps_without_a_number_are_told_apart():
-    """NaN and infinity are no points; the first of a piece is named."""
-    points, bad = curve_of([4.0, math.nan, 3.0, math.inf, -math.inf]).points()
+    """NaN and infinity are no points; it is told from where to where they were."""
+    points, bad = curve_of([4.0, math.nan, 3.0, math.inf, -math.inf, 2.0, math.nan]).points()
 
-    assert points == [[1, 4.0], [3, 3.0]]
-    assert bad == [2, 4, 5]
+    assert points == [[1, 4.0], [3, 3.0], [6, 2.0]]
+    assert bad == [[2, 2], [4, 5], [7, 7]]
+
+
+def test_a_loss_that_stays_nan_is_one_stretch():
+    """Over as many pieces as it takes."""
+    points, bad = curve_of([2.0] * 3000 + [math.nan] * 3000).points()
+
+    assert points[-1][0] <= 3000
+    assert len(bad) == 1
+    assert 2980 <= bad[0][0] <= 3001
+    assert bad[0][1] == 6000
 
 
 def test_another_attempt_begins_another_line():

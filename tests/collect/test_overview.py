@@ -327,7 +327,7 @@ def test_a_real_training_is_shown(spool):
     assert run["gauges"] == {"progress": 0.475, "learning": 0.0, "health": 1.0}
     assert run["curve"]["steps"] == [*range(15), *range(16, 20)]
     assert run["curve"]["values"][:3] == [4.0, 3.875, 3.75]
-    assert run["curve"]["bad"] == [15]
+    assert run["curve"]["bad"] == [[15, 15]]
     assert [row["signal"] for row in run["signals"] if row["state"] == "act"] == ["loss_nonfinite"]
     assert {row["kind"] for row in run["events"]} == {"finding", "ended"}
 

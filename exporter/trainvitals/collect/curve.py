@@ -73,8 +73,8 @@ class LossCurve:
     def __len__(self) -> int:
         return len(self._pieces) // _SIZE
 
-    def points(self, most: int = PIECES) -> tuple[list[list[float | None]], list[int]]:
-        """Return the curve in at most twice so many points [step, value], and steps that have no number.
+    def points(self, most: int = PIECES) -> tuple[list[list[float | None]], list[list[int]]]:
+        """Return the curve in at most twice so many points [step, value], and where there was no number [from, to].
 
         A point without a value parts two attempts.
         """
@@ -82,12 +82,16 @@ class LossCurve:
         while len(pieces) > most * _SIZE:
             pieces = _halved(pieces)
         points: list[list[float | None]] = []
-        bad = []
+        bad: list[list[int]] = []
+        goes_on = False
         for piece in _each(pieces):
             if piece[_ANEW] and points:
                 points.append([piece[_BEGIN], None])
-            if piece[_BAD] >= 0.0:
-                bad.append(int(piece[_BAD]))
+            if goes_on and piece[_BAD] >= 0.0 and not piece[_ANEW]:
+                bad[-1][1] = int(piece[_END if math.isinf(piece[_LOW]) else _BAD])
+            elif piece[_BAD] >= 0.0:
+                bad.append([int(piece[_BAD]), int(piece[_END if math.isinf(piece[_LOW]) else _BAD])])
+            goes_on = piece[_BAD] >= 0.0
             low, high = (piece[_LOW_STEP], piece[_LOW]), (piece[_HIGH_STEP], piece[_HIGH])
             if math.isfinite(low[1]):
                 points += [list(point) for point in (sorted((low, high)) if low != high else (low,))]

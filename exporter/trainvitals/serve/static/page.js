@@ -46,6 +46,10 @@ function number(value) {
   return Number(value.toPrecision(4)).toLocaleString(locale(), { maximumFractionDigits: 6 });
 }
 
+function rate(value) {
+  return value < 1e4 ? number(value) : value.toLocaleString(locale(), { notation: "compact", maximumSignificantDigits: 3 });
+}
+
 function duration(seconds) {
   const zh = language === "zh";
   const units = [[86400, zh ? " 天" : " d"], [3600, zh ? " 小时" : " h"], [60, zh ? " 分钟" : " min"], [1, zh ? " 秒" : " s"]];
@@ -102,13 +106,13 @@ const signalName = (name) => t(`signal.${name}`);
 function makeSection(run) {
   const parts = {};
   for (const [name, tag, style] of [
-    ["top", "div", "top"], ["facts", "div", "facts"], ["findings", "div", ""], ["gauges", "div", "gauges"],
+    ["top", "div", "top"], ["facts", "div", "facts"], ["gauges", "div", "gauges"], ["findings", "div", ""],
     ["chart", "figure", ""], ["events", "div", ""], ["checks", "div", "checks"],
   ]) parts[name] = el(tag, { class: style || null });
   parts.unsure = el("details", {}, el("summary"), el("ul", { class: "plain rows one" }));
   parts.ranks = el("details", {}, el("summary"), el("div", { class: "wide" }));
   const columns = el("div", { class: "columns" }, parts.chart, parts.events);
-  const section = el("section", { "data-run": run }, parts.top, parts.facts, parts.findings, parts.gauges, columns,
+  const section = el("section", { "data-run": run }, parts.top, parts.facts, parts.gauges, parts.findings, columns,
     parts.checks, parts.unsure, parts.ranks);
   return { section, parts };
 }
@@ -155,7 +159,7 @@ function factsOf(run) {
   }
   for (const name of ["loss", "learning_rate", "grad_norm"]) if (name in run.values) add(name, number(run.values[name]));
   for (const [split, name, value] of run.evaluations) rows.push([t("evaluation", { split, name }), number(value)]);
-  for (const name of ["steps", "tokens", "samples"]) if (name in run.rates) add(name, number(run.rates[name]));
+  for (const name of ["steps", "tokens", "samples"]) if (name in run.rates) add(name, rate(run.rates[name]));
   if (run.phase) add("phase", run.phase);
   if (run.age >= 5) add("age", t("fact.ago", { time: duration(run.age) }));
   if (run.attempt) add("attempt", integer(run.attempt));
@@ -294,8 +298,8 @@ function chart(run, width, found) {
   const [left, right, top, bottom] = [56, 12, 22, 26];
   const scale = finite.length ? scaleOf(finite) : scaleOf([0, 1]);
   // Steps behind the last number are steps without one.
-  const all = [...steps, ...bad, run.step || 0];
-  const first = Math.min(...steps, ...bad);
+  const all = [...steps, ...bad.flat(), run.step || 0];
+  const first = Math.min(...steps, ...bad.flat());
   const last = Math.max(...all, first + 1);
   const x = (step) => left + ((step - first) / (last - first)) * (width - left - right);
   const y = (value) => {
@@ -332,9 +336,9 @@ function chart(run, width, found) {
     const at = x(step);
     parts.push(svg("path", { class: "save", d: `M${at - 4} ${height - bottom + 7}h8l-4-7z` }, svg("title", {}, `${t("chart.save")} ${integer(step)}`)));
   }
-  for (const step of bad) {
+  for (const [step, end] of bad) {
     const at = x(step);
-    parts.push(svg("path", { class: "bad", d: `M${at - 4} ${top - 4}l8 8m0-8l-8 8` }, svg("title", {}, t("chart.bad_since", { step: integer(step) }))));
+    parts.push(svg("path", { class: "bad", d: `M${at - 4} ${top - 4}l8 8m0-8l-8 8M${at} ${top}H${x(end)}` }, svg("title", {}, t("chart.bad_since", { step: integer(step) }))));
   }
   let row = 0;
   for (const mark of found) {
@@ -370,7 +374,7 @@ function chart(run, width, found) {
     picture,
     el("p", { class: "legend" },
       saved.length ? el("span", {}, el("span", { class: "fine" }, "▲ "), t("chart.save")) : null,
-      bad.length ? el("span", {}, el("span", { class: "act" }, "✕ "), t("chart.bad_since", { step: integer(bad[0]) })) : null,
+      bad.length ? el("span", {}, el("span", { class: "act" }, "✕ "), t("chart.bad_since", { step: integer(bad[0][0]) })) : null,
       scale.clipped ? el("span", {}, t("chart.clipped", { value: number(values[highest]), step: integer(steps[highest]) })) : null),
   ];
 }
