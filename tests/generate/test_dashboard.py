@@ -229,12 +229,22 @@ def test_columns_of_tables_are_known(panels):
 
 
 def grouped_by(expr):
-    """Return the labels that the outermost aggregation keeps; a recorded series of a run has its run alone."""
+    """Return the labels that the outermost aggregation keeps; a bare series would keep its name as a label, too."""
     found = re.match(r"(?:1000 \* |time\(\) - )?\w+ by \(([^)]*)\)", expr)
-    if found:
-        return found.group(1).split(", ")
-    assert re.match(r"run:\w+:\w+\{", expr), expr
-    return ["run"]
+    assert found, expr
+    return found.group(1).split(", ")
+
+
+def test_lines_of_tables_can_be_joined(panels):
+    """Grafana joins lines by all labels that they share, so each value has the same ones; others may add some."""
+    for panel in panels:
+        if panel["type"] in {"table", "xychart"} and len(panel["targets"]) > 1:
+            exprs = [target["expr"] for target in panel["targets"]]
+            fewest = min((set(grouped_by(expr)) for expr in exprs), key=len)
+            assert all(fewest <= set(grouped_by(expr)) for expr in exprs), panel["title"]
+            values = [entry for entry in panel["transformations"][1]["options"]["renameByName"] if "#" in entry]
+            shown = [target["expr"] for target in panel["targets"] if f"Value #{target['refId']}" in values]
+            assert all(set(grouped_by(expr)) == fewest for expr in shown), panel["title"]
 
 
 def test_the_data_source_is_a_variable_everywhere(document, panels):

@@ -131,7 +131,8 @@ RUN_TABLE = table(
         Column(
             name=name,
             name_zh=name_zh,
-            expr=recorded(f"run:trainvitals_{what}:ratio"),
+            # Without the name of the series, or the lines of several could not be joined.
+            expr=f"max by (run) ({recorded(f'run:trainvitals_{what}:ratio')})",
             unit="percentunit",
             decimals=0,
             thresholds=NEUTRAL if what == "progress" else GOOD_WHEN_HIGH,
@@ -160,7 +161,11 @@ RUN_TABLE = table(
     Column(name="Step", name_zh="步数", expr=f"max by (run) (trainvitals_step{{{RUN}}})", decimals=0),
     Column(name="Loss", name_zh="损失", expr=f"avg by (run) (trainvitals_loss{{{RUN}}})", decimals=4),
     Column(
-        name="Remaining", name_zh="剩余时间", expr=recorded("run:trainvitals_remaining:seconds"), unit="s", decimals=0
+        name="Remaining",
+        name_zh="剩余时间",
+        expr=f"max by (run) ({recorded('run:trainvitals_remaining:seconds')})",
+        unit="s",
+        decimals=0,
     ),
     Column(
         name="Ranks that live", name_zh="存活 rank", expr=f"sum by (run) (trainvitals_rank_up{{{RUN}}})", decimals=0
