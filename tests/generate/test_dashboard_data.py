@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 import socket
@@ -12,6 +13,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +21,7 @@ from tests.generate.demo import RUNS, Demo
 
 from trainvitals.generate.alerts import rule_files
 from trainvitals.generate.dashboard import queries
+from trainvitals.generate.dashboards import DASHBOARDS
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None, reason="Prometheus is not installed"
@@ -194,3 +197,60 @@ def test_alerts_of_runs_and_of_nodes_fire_on_the_demo(prometheus):
     assert runs["TrainvitalsLossNonfinite"] == 3
     assert nodes["TrainvitalsDeviceDown"] == 3
     assert "TrainvitalsWatchdog" not in {**runs, **nodes}
+
+
+MODULES = Path(os.environ.get("TRAINVITALS_GRAFANA_DATA", "/nowhere")) / "node_modules"
+#: Lines that a table has on the demo, where that is no matter of taste.
+LINES = {
+    "fleet/Runs": 6,
+    "fleet/Nodes": 3,
+    # Twelve ranks, one of which has died.
+    "run/Ranks": 12,
+    "node/Devices": 4,
+    "node/File systems": 4,
+    "compare/Finals": 6,
+    "compare/Loss against step": 6,
+    "self/Exporters in numbers": 2,
+}
+
+
+@pytest.mark.skipif(
+    not (MODULES / "@grafana/data").exists(),
+    reason="TRAINVITALS_GRAFANA_DATA names no folder with @grafana/data, react, react-dom, rxjs and happy-dom",
+)
+def test_grafana_joins_the_answers_to_a_line_for_each_thing(prometheus):
+    """With Grafana's own transformations, each table has the columns that are described, and a line for each run.
+
+    npm install --ignore-scripts --prefix DIR @grafana/data@12.3.0 react@18 react-dom@18 rxjs@7 happy-dom@15
+    """
+    from trainvitals.generate.dashboard_table import tall, transformations
+
+    asked, described = [], []
+    for row in DASHBOARDS:
+        placed = iter([query for place, query in filled(row.name) if "/annotation/" not in place])
+        for panel in row.panels:
+            exprs = [next(placed) for _ in panel.queries]
+            if panel.kind in {"table", "xychart"}:
+                steps = tall(panel, "en") if panel.kind == "xychart" else transformations(panel, "en")
+                answers = [
+                    {"refId": letter, "result": prometheus.query(expr)}
+                    for letter, expr in zip("ABCDEFGHIJKLMNOP", exprs, strict=False)
+                ]
+                asked.append({"transformations": steps, "answers": answers})
+                names = [column.name for column in panel.columns] or [panel.by, *(axis[0] for axis in panel.axes)]
+                described.append((f"{row.name}/{panel.title}", names))
+    done = subprocess.run(
+        ["node", str(Path(__file__).with_name("transform.cjs"))],
+        input=json.dumps(asked),
+        env={**os.environ, "NODE_PATH": str(MODULES)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+
+    for (place, names), found in zip(described, made, strict=True):
+        assert (place, found["frames"], found["names"]) == (place, 1, names)
+        assert found["lines"] == LINES.get(place, found["lines"]), place
+    assert set(LINES) <= {place for place, _ in described}
