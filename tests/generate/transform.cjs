@@ -15,8 +15,22 @@ const data = require('@grafana/data');
 const { firstValueFrom } = require('rxjs');
 
 const known = new Map(Object.values(data.standardTransformers).map((entry) => [entry.id, entry]));
+
+// Since Grafana 13 the registry holds functions that load a transformation, before that the transformations themselves.
+function both(entry) {
+  const load = async () => entry;
+  for (const [key, value] of Object.entries(entry)) {
+    Object.defineProperty(load, key, { value });
+  }
+  return load;
+}
 data.standardTransformersRegistry.setInit(() =>
-  [...known.values()].map((entry) => ({ id: entry.id, name: entry.name, transformation: entry, editor: () => null }))
+  [...known.values()].map((entry) => ({
+    id: entry.id,
+    name: entry.name,
+    transformation: both(entry),
+    editor: () => null,
+  }))
 );
 
 function frame({ refId, result }, isOneOfMany) {
