@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainvitals.generate.dashboard_devices import device_panels, host_panels
-from trainvitals.generate.dashboard_fleet import links_down
+from trainvitals.generate.dashboard_fleet_tables import links_down
 from trainvitals.generate.dashboard_marks import DEVICES, NODE_ALERTED, NODES
 from trainvitals.generate.dashboard_node_devices import FAULTS, STATE, TABLE
 from trainvitals.generate.dashboard_node_host import KERNEL, NETWORK, PROCESSES, STORAGE
