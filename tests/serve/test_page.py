@@ -116,6 +116,18 @@ def test_what_nobody_looks_at_is_not_rendered():
     assert page._current[1] is None
 
 
+def test_what_costs_something_is_made_when_it_is_rendered():
+    """A curve is drawn by whoever looks, once per snapshot."""
+    calls = []
+    page = Page()
+    page.publish({"curve": lambda: calls.append(1) or {"steps": [1]}})
+    assert calls == []
+
+    assert json.loads(page.current().body)["curve"] == {"steps": [1]}
+    page.current()
+    assert calls == [1]
+
+
 @pytest.mark.parametrize("odd", ["half \ud800", 2**70])
 def test_what_json_knows_and_the_library_does_not_is_rendered_all_the_same(odd):
     """Half a character, and an integer beyond 64 bits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from trainvitals.telemetry import Step, Steps, parts_of
 
@@ -17,6 +18,8 @@ _SIZE = 8
 #: Values may become known so many steps late; further back it is another attempt.
 _LATE = 16
 _LARGEST_STEP = 2**53
+
+_Piece: TypeAlias = tuple[float, float, float, float, float, float, float, float]
 
 
 class LossCurve:
@@ -73,6 +76,12 @@ class LossCurve:
     def __len__(self) -> int:
         return len(self._pieces) // _SIZE
 
+    def copy(self) -> LossCurve:
+        """Return the curve as it is now, for another thread to draw."""
+        other = LossCurve(self._name, self._most)
+        other._pieces, other._width, other._filled = self._pieces[:], self._width, self._filled
+        return other
+
     def points(self, most: int = PIECES) -> tuple[list[list[float | None]], list[list[int]]]:
         """Return the curve in at most twice so many points [step, value], and where there was no number [from, to].
 
@@ -84,30 +93,43 @@ class LossCurve:
         points: list[list[float | None]] = []
         bad: list[list[int]] = []
         goes_on = False
-        for piece in _each(pieces):
-            if piece[_ANEW] and points:
-                points.append([piece[_BEGIN], None])
-            if goes_on and piece[_BAD] >= 0.0 and not piece[_ANEW]:
-                bad[-1][1] = int(piece[_END if math.isinf(piece[_LOW]) else _BAD])
-            elif piece[_BAD] >= 0.0:
-                bad.append([int(piece[_BAD]), int(piece[_END if math.isinf(piece[_LOW]) else _BAD])])
-            goes_on = piece[_BAD] >= 0.0
-            low, high = (piece[_LOW_STEP], piece[_LOW]), (piece[_HIGH_STEP], piece[_HIGH])
-            if math.isfinite(low[1]):
-                points += [list(point) for point in (sorted((low, high)) if low != high else (low,))]
+        for begin, end, low_step, low, high_step, high, odd, anew in _each(pieces):
+            if anew and points:
+                points.append([begin, None])
+            is_empty = low > high
+            if odd >= 0.0:
+                until = int(end if is_empty else odd)
+                if goes_on and not anew:
+                    bad[-1][1] = until
+                else:
+                    bad.append([int(odd), until])
+            goes_on = odd >= 0.0
+            if is_empty:
+                continue
+            points.append([low_step, low] if low_step <= high_step else [high_step, high])
+            if low_step != high_step:
+                points.append([high_step, high] if low_step < high_step else [low_step, low])
         return points, bad
 
+    def draw(self, most: int = PIECES, stretches: int = 16) -> dict[str, Any]:
+        """Return :meth:`points` as JSON has them: steps, values with six digits, and the first stretches without."""
+        points, bad = self.points(most)
+        return {
+            "steps": [int(step or 0) for step, _ in points],
+            "values": [None if value is None else float(f"{value:.6g}") for _, value in points],
+            "bad": bad[:stretches],
+        }
 
-def _each(pieces: array[float]) -> Iterator[array[float]]:
-    for begin in range(0, len(pieces), _SIZE):
-        yield pieces[begin : begin + _SIZE]
+
+def _each(pieces: array[float]) -> Iterator[_Piece]:
+    return zip(*[iter(pieces)] * _SIZE, strict=True)
 
 
 def _halved(pieces: array[float]) -> array[float]:
     """Put each two pieces of one attempt together; where that leaves too many, attempts are put together too."""
     for over_attempts in (False, True):
         found = array("d")
-        before: array[float] | None = None
+        before: _Piece | None = None
         for piece in _each(pieces):
             if before is None:
                 before = piece
@@ -124,20 +146,9 @@ def _halved(pieces: array[float]) -> array[float]:
     return found
 
 
-def _together(one: array[float], other: array[float]) -> array[float]:
+def _together(one: _Piece, other: _Piece) -> _Piece:
     low = one if one[_LOW] <= other[_LOW] else other
     high = one if one[_HIGH] >= other[_HIGH] else other
     bad = one if one[_BAD] >= 0.0 else other
-    return array(
-        "d",
-        (
-            one[_BEGIN],
-            max(one[_END], other[_END]),
-            low[_LOW_STEP],
-            low[_LOW],
-            high[_HIGH_STEP],
-            high[_HIGH],
-            bad[_BAD],
-            one[_ANEW],
-        ),
-    )
+    end = max(one[_END], other[_END])
+    return (one[_BEGIN], end, low[_LOW_STEP], low[_LOW], high[_HIGH_STEP], high[_HIGH], bad[_BAD], one[_ANEW])

@@ -1,12 +1,14 @@
 """What the exporter's page shows of this node, as plain data that goes into JSON as it is: docs/page.md has its shape.
 
-Made once at each poll, bounded, whatever the sources say.  What is not known is not in it.
+Made once at each poll, bounded, whatever the sources say.  What is not known is not in it.  A value that can be called
+stands for what it returns: curves are drawn only when somebody looks.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from trainvitals.collect import data, log_errors
@@ -78,14 +80,12 @@ class Overview:
         shown.sort(key=_importance)
         more = max(0, len(shown) - MAX_RUNS)
         del shown[MAX_RUNS:]
+        most = min(_MAX_CURVE, MAX_POINTS // max(1, len(shown))) // 2
         for one in shown:
-            curve, bad = one["curve"].points(min(_MAX_CURVE, MAX_POINTS // len(shown)) // 2)
-            steps = [int(step or 0) for step, _ in curve]
-            values = [None if value is None else float(f"{value:.6g}") for _, value in curve]
-            one["curve"] = {"steps": steps, "values": values, "bad": bad[:_MAX_RESULTS]}
-        users = {
-            rank.identity.device_uuid: (clean(run), rank.identity.rank) for run in runs for rank in runs[run] if rank.up
-        }
+            # Drawn by whoever makes JSON of it, if anybody does.
+            one["curve"] = partial(one["curve"].copy().draw, most)
+        living = [(run, rank.identity) for run, ranks in runs.items() for rank in ranks if rank.up]
+        users = {who.device_uuid: (clean(run), who.rank) for run, who in living if who.device_uuid}
         self._seen = (shown, more, users)
 
     def snapshot(self, now: float) -> dict[str, Any]:
@@ -140,7 +140,6 @@ class Overview:
             "signals": _signals(speaker, findings),
             "ranks": [_rank(rank, node.devices) for rank in sorted(ranks, key=_number)[:MAX_RANKS]],
             "events": self._happened.look(run, state, ranks, findings, node.now),
-            # Drawn when it is known how many runs there are.
             "curve": speaker.curve,
         }
         found["rates"], pace = self._pace(run, ranks, node.now)

@@ -123,7 +123,12 @@ class Page:
 
 def _render(data: Mapping[str, Any]) -> Answer:
     try:
-        return answer(orjson.dumps(data), JSON)
+        return answer(orjson.dumps(data, _called), JSON)
     except orjson.JSONEncodeError:
         # Half a character in a name, or an integer beyond 64 bits: JSON has words for both, that library has not.
-        return answer(json.dumps(data).encode(), JSON)
+        return answer(json.dumps(data, default=_called).encode(), JSON)
+
+
+def _called(value: Callable[[], Any]) -> Any:
+    """Return what stands behind a value that costs something: it is made when it is rendered."""
+    return value()
