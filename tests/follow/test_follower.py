@@ -567,7 +567,9 @@ def test_old_logs_are_left_alone(follow, tmp_path):
 class Scanner:
     """Finds the word PANIC."""
 
-    def scan(self, block, shapes=None):  # noqa: ARG002
+    words = (b"PANIC",)
+
+    def scan(self, block, places=None):  # noqa: ARG002
         """Return the events of a block."""
         from trainvitals.telemetry import Event
 

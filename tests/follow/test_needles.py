@@ -1,48 +1,31 @@
-"""Lines that may matter are found by their shapes, in bounded memory."""
+"""Lines that may matter are found by the words in them."""
 
 from __future__ import annotations
 
-import random
-
-from trainvitals.follow.needles import Needles
+from trainvitals.follow.needles import lines, search
 from trainvitals.follow.recent import LONGEST, MOST, Recent
-from trainvitals.follow.text import Shapes
 
 
-def found(needles: Needles, block: bytes) -> list[tuple[int, bytes]]:
-    """Return the places and lines of a block that hold a needle."""
-    return needles.lines(block, Shapes(block))
+def found(block: bytes, *needles: bytes) -> list[tuple[int, bytes]]:
+    """Return the begins of the lines of a block that hold a needle, and the lines."""
+    return lines(block, search(block, needles, ())[0])
 
 
 def test_lines_are_found_with_their_places():
     """Each line that holds a needle comes once, in order, with the place where it begins."""
-    needles = Needles((b"loss: ", b"saved"))
     block = b"begin\nstep 1 loss: 2.5\n\nsaved at loss: 7\nlossy\nsaved"
 
-    for _ in range(2):
-        assert found(needles, block) == [(6, b"step 1 loss: 2.5"), (24, b"saved at loss: 7"), (47, b"saved")]
-    assert found(needles, b"nothing\nhere\n") == []
+    assert found(block, b"loss: ", b"saved") == [(6, b"step 1 loss: 2.5"), (24, b"saved at loss: 7"), (47, b"saved")]
+    assert found(b"nothing\nhere\n", b"loss: ", b"saved") == []
+    assert found(b"", b"loss: ") == []
+    assert found(block) == []
 
 
-def test_numbers_and_blanks_stand_for_each_other():
-    """A needle is searched as a shape: what differs in digits, blanks and points only is found, too."""
-    assert found(Needles((b"of 10",)), b"1 of 25\n1 of all\n1,of.75\n") == [(0, b"1 of 25"), (17, b"1,of.75")]
-
-
-def test_a_text_of_which_no_line_comes_again_is_searched_all_the_same():
-    """More shapes than are remembered, and lines that are longer than those, cost no line."""
-    chance = random.Random(5)
-    needles = Needles((b"loss",))
-    letters = "abcdefghijklmnoprtuvwxyz"
-    for _ in range(6):
-        lines = []
-        for _ in range(8000):
-            word = "".join(
-                chance.choices(letters, k=chance.choice((6, 6, 6, 6, 2000 if chance.random() < 0.01 else 7)))
-            )
-            lines.append((word + chance.choice(("", "", " loss 2.5"))).encode())
-        got = [line for _, line in found(needles, b"\n".join(lines))]
-        assert got == [line for line in lines if b"loss" in line]
+def test_words_that_overlap_are_all_found():
+    """A word hides no other one: within it, across its end, or the same one again."""
+    assert search(b"a loss is nan", (b"oss", b"is n"), (b"loss is", b"s", b"oss")) == ([3, 7], [4, 3, 5, 2, 8])
+    assert search(b"aaa", (b"aa",), (b"aa",)) == ([0, 1], [0, 1])
+    assert search(b"\xff\x80loss\xe6\x8d", (), (b"loss", b"\xe6\x8d")) == ([], [2, 6])
 
 
 def test_what_comes_again_stays():

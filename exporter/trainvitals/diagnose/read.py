@@ -19,7 +19,6 @@ from trainvitals.follow.follower import Follower
 from trainvitals.follow.formats import FORMATS
 from trainvitals.follow.run import FollowedRun
 from trainvitals.follow.sources import Source
-from trainvitals.follow.text import Shapes
 from trainvitals.spooled import recording
 from trainvitals.telemetry import Event
 
@@ -51,13 +50,21 @@ class _Errors:
     def __init__(self) -> None:
         self._reader: Scanner | None = None
 
-    def scan(self, block: bytes, shapes: Shapes | None = None) -> Iterable[tuple[int, Event]]:
+    @property
+    def words(self) -> tuple[bytes, ...]:
+        """What lines with errors hold; see :class:`trainvitals.follow.base.Scanner`."""
+        return self._loaded().words
+
+    def scan(self, block: bytes, places: Sequence[int] | None = None) -> Iterable[tuple[int, Event]]:
         """Return the errors in a block of lines; see :class:`trainvitals.follow.base.Scanner`."""
+        return self._loaded().scan(block, places)
+
+    def _loaded(self) -> Scanner:
         if self._reader is None:
             from trainvitals.follow.errors.reader import ErrorReader  # noqa: PLC0415  See the class.
 
             self._reader = ErrorReader()
-        return self._reader.scan(block, shapes)
+        return self._reader
 
 
 class Reading:

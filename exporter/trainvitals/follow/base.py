@@ -34,7 +34,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeAlias
 
-from trainvitals.follow.text import Shapes
 from trainvitals.telemetry import Event
 
 #: What ``sniff`` returns.  SURE: what only this program writes.  LIKELY: its shape, but others might write it too.
@@ -197,9 +196,8 @@ class Format(ABC):
 class LineFormat(Format):
     """Text, a line at a time, which is only appended to.
 
-    ``needles``: only lines that hold one of these byte strings are fed; digits, blanks and ``.,+-`` stand for each
-    other.  They are what makes reading fast, since a line that is fed costs microseconds.  Choose rare ones, free of
-    colours (``step:`` and not ``step: 5``, when an ANSI code could stand between).  Empty: every line is fed.
+    ``needles``: only lines that hold one of these byte strings, once they are clean, are fed.  They are what makes
+    reading fast, since a line that is fed costs microseconds.  Choose rare ones.  Empty: every line is fed.
     ``sniff`` is asked about a text with one of them only.
 
     ``prefixed``: whether lines may carry the prefix of a rank or a launcher, which is cut off; False for formats whose
@@ -286,10 +284,14 @@ class Scanner(Protocol):
     One object per file.  Kept between blocks: what must be remembered from line to line.
     """
 
-    def scan(self, block: bytes, shapes: Shapes | None = None) -> Iterable[tuple[int, Event]]:
+    @property
+    def words(self) -> tuple[bytes, ...]:
+        """What a line must hold, any of it, for :meth:`scan` to begin with it; the same at all times."""
+
+    def scan(self, block: bytes, places: Sequence[int] | None = None) -> Iterable[tuple[int, Event]]:
         """Return the events in a block of complete, clean lines (UTF-8, prefixes of ranks still in place).
 
-        ``shapes`` are those of its lines, where its caller needs them as well.
+        ``places`` are those of all ``words`` in it, in the order of the lines, where its caller searched them.
 
         Each comes with its place in the block, so that it lands between the right steps; in rising order.  Its time
         is 0.0 and its step -1 unless the line says them.  A rank that the line or its prefix names belongs in

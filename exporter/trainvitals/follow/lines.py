@@ -8,9 +8,8 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any
 
-from trainvitals.follow import text
+from trainvitals.follow import needles, text
 from trainvitals.follow.base import LineFormat, LineParser, Piece, Row, Rows, Scanner
-from trainvitals.follow.needles import Needles
 from trainvitals.telemetry import Event
 
 #: Longer lines are passed over, and counted as bad.  The longest of a format that we know are a hundred times shorter.
@@ -33,7 +32,6 @@ class LineReader:
 
     def __init__(self, line_format: LineFormat | None, scanner: Scanner | None = None) -> None:
         self._format = line_format
-        self._needles = _needles_of(line_format)
         #: May be taken away for a while.  Nobody writes an error into a table.
         self.scanner = scanner if line_format is None or line_format.prefixed else None
         self._parsers: dict[int | None, LineParser] = {}
@@ -80,7 +78,7 @@ class LineReader:
 
     def change(self, line_format: LineFormat) -> None:
         """Read what follows as another format."""
-        self._format, self._needles = line_format, _needles_of(line_format)
+        self._format = line_format
         self._parsers.clear()
 
     def feed(self, data: bytes) -> list[Piece]:
@@ -111,29 +109,32 @@ class LineReader:
         block = text.clean(block)
         if not block.endswith(b"\n"):
             block += b"\n"
-        shapes = text.Shapes(block) if self.scanner is not None or self._needles is not None else None
+        known, scanner = self._format, self.scanner
+        wanted, suspects = needles.search(
+            block, () if known is None else known.needles, () if scanner is None else scanner.words
+        )
         events: list[tuple[int, Event]] = []
-        if self.scanner is not None:
+        if scanner is not None:
             try:
-                events += self.scanner.scan(block, shapes)
+                events += scanner.scan(block, suspects)
             except Exception:
                 self.bad += 1
-        if self._format is None:
+        if known is None:
             return [event for _, event in events]
-        if shapes is not None and self._needles is not None:
-            lines = self._needles.lines(block, shapes)
+        if known.needles:
+            lines = needles.lines(block, wanted)
         elif events:
             every = block.split(b"\n")
             lines = [(end - len(one), one) for one, end in zip(every, accumulate(map(_step_over, every)), strict=True)]
         else:
-            return self._pieces(block.decode("utf-8", "replace").split("\n"), self._format)
+            return self._pieces(block.decode("utf-8", "replace").split("\n"), known)
         pieces: list[Piece] = []
         for place, event in events:
             before = bisect_right(lines, place, key=itemgetter(0))
-            pieces += self._pieces(_decoded(lines[:before]), self._format)
+            pieces += self._pieces(_decoded(lines[:before]), known)
             pieces.append(event)
             lines = lines[before:]
-        return pieces + self._pieces(_decoded(lines), self._format)
+        return pieces + self._pieces(_decoded(lines), known)
 
     def _pieces(self, lines: list[str], line_format: LineFormat) -> list[Piece]:
         """Return what lines say, some at a time."""
@@ -180,10 +181,6 @@ class LineReader:
         if parser is None and self._format is not None and len(self._parsers) < MAX_RANKS:
             parser = self._parsers[rank] = self._format.parser()
         return parser
-
-
-def _needles_of(line_format: LineFormat | None) -> Needles | None:
-    return Needles(line_format.needles) if line_format is not None and line_format.needles else None
 
 
 def _step_over(line: bytes) -> int:

@@ -1,56 +1,50 @@
-"""Which lines of a block may matter to a format: those that hold one of its needles.
+"""Where a block of text holds one of many words: all are searched at once, in one pass of compiled code.
 
-Logs say the same again and again with other numbers, so it is the shapes of lines that are searched, each once.
+As fast for a hundred words as for ten, and a log whose lines never come again costs no more than one that repeats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
-from itertools import compress, count
+import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from trainvitals.follow.recent import LONGEST, MOST, Recent
-from trainvitals.follow.text import Shapes, shape
+if TYPE_CHECKING:
+    from ahocorasick_rs import BytesAhoCorasick
+
+#: Sets of words that are kept ready, each in about half a MiB: one for each format that is read, and its begin.
+_MOST_SETS = 16
 
 
-class Needles:
-    """Finds the lines that hold one of these byte strings, or one that differs in numbers, blanks and points."""
+def search(block: bytes, needles: Sequence[bytes], words: Sequence[bytes]) -> tuple[list[int], list[int]]:
+    """Return the places of all ``needles`` in a block, and those of all ``words``; each in the order of the lines.
 
-    def __init__(self, needles: tuple[bytes, ...]) -> None:
-        self._shapes = tuple(dict.fromkeys(map(shape, needles)))
-        self._known = Recent()
-        #: Those of them whose lines may hold a needle.
-        self._wanted: set[bytes] = set()
+    Words may overlap, but none may be empty or hold a line end.
+    """
+    if not needles and not words:
+        return [], []
+    found = _automaton(tuple(needles), tuple(words)).find_matches_as_indexes(block, overlapping=True)
+    first = len(needles)
+    return [place for which, place, _ in found if which < first], [place for which, place, _ in found if which >= first]
 
-    def lines(self, block: bytes, shapes: Shapes) -> list[tuple[int, bytes]]:
-        """Return the places of these lines of a block and what they are; ``shapes`` are those of all its lines."""
-        new = self._known.new(shapes.distinct)
-        wanted = shapes.distinct & (self._wanted | self._search(new) if new else self._wanted)
-        found: list[tuple[int, bytes]] = []
-        if not wanted:
-            return found
-        # In C up to the lines that are wanted.
-        place, before = 0, 0
-        for number in compress(count(), map(wanted.__contains__, shapes)):
-            if number > before:
-                place += len(b"\n".join(shapes[before:number])) + 1
-            end = place + len(shapes[number])
-            found.append((place, block[place:end]))
-            place, before = end + 1, number + 1
-        return found
 
-    def _search(self, new: AbstractSet[bytes]) -> set[bytes]:
-        """Return those of several shapes whose lines may hold a needle; remember all, as far as they are short."""
-        text = b"\n".join(new)
-        found = set()
-        for needle in self._shapes:
-            place = text.find(needle)
-            while place >= 0:
-                end = text.find(b"\n", place)
-                end = len(text) if end < 0 else end
-                found.add(text[text.rfind(b"\n", 0, place) + 1 : end])
-                place = text.find(needle, end)
-        self._known.add(new)
-        if len(self._wanted) > MOST:
-            self._wanted, self._known = set(), Recent()
-        self._wanted.update(one for one in found if len(one) <= LONGEST)
-        return found
+def lines(block: bytes, places: Iterable[int]) -> list[tuple[int, bytes]]:
+    """Return the lines of a block that hold these places, which come in the order of the lines, and their begins."""
+    found: list[tuple[int, bytes]] = []
+    end = -1
+    for place in places:
+        if place > end:
+            begin = block.rfind(b"\n", 0, place) + 1
+            end = block.find(b"\n", place)
+            if end < 0:
+                end = len(block)
+            found.append((begin, block[begin:end]))
+    return found
+
+
+@functools.lru_cache(maxsize=_MOST_SETS)
+def _automaton(needles: tuple[bytes, ...], words: tuple[bytes, ...]) -> BytesAhoCorasick:
+    # A process that reads no text needs none.
+    from ahocorasick_rs import BytesAhoCorasick, Implementation  # noqa: PLC0415
+
+    return BytesAhoCorasick([*needles, *words], implementation=Implementation.DFA)

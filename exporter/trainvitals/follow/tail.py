@@ -109,7 +109,7 @@ class Tail:
                     break
                 limit -= len(block)
                 self._offset += len(block)
-                self._before = (self._before + block)[-_MARK:]
+                self._before = (self._before + block if len(block) < _MARK else block)[-_MARK:]
                 if len(self._head) < _MARK:
                     self._head = (self._head + block)[:_MARK]
                 yield block

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import NamedTuple
 
 import orjson
@@ -21,8 +21,7 @@ _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b
 #: A colour that changes between two digits parts two numbers: that is how differences of words are shown.
 _BETWEEN = re.compile(rb"(?<=\d)(?:\x1b\[[0-9;]*m)+(?=\d)")
 _BACKSPACES = re.compile(rb"\x08+")
-#: So many carriage returns are looked at one by one; the search for two characters at once takes longer than that.
-_FEW_RETURNS = 2000
+_FIRST = itemgetter(slice(1))
 _DIGITS = str.maketrans("123456789", "000000000")
 #: What marks of byte order (UTF-8, UTF-16) begin with.
 _MARKS = frozenset((b"\xef", b"\xff", b"\xfe"))
@@ -68,26 +67,15 @@ def clean(block: bytes) -> bytes:
     if block.startswith(b'{"log":"'):
         block = _unwrapped(block)
     if b"\r" in block:
-        if _has_pairs(block):
-            block = block.replace(b"\r\n", b"\n")
-        block = block.replace(b"\r", b"\n")
+        drawings = block.split(b"\r")
+        if b"\n" in map(_FIRST, drawings[1:]):
+            drawings = block.replace(b"\r\n", b"\n").split(b"\r")
+        block = b"\n".join(drawings)
     if b"\x1b" in block:
         block = _ESCAPES.sub(b"", _BETWEEN.sub(b" ", block))
     if b"\x08" in block:
         block = _BACKSPACES.sub(b"\n", block)
     return block
-
-
-def _has_pairs(block: bytes) -> bool:
-    """Whether a line end is told by both characters."""
-    place = -1
-    for _ in range(_FEW_RETURNS):
-        place = block.find(b"\r", place + 1)
-        if place < 0:
-            return False
-        if block.startswith(b"\n", place + 1):
-            return True
-    return block.find(b"\r\n", place) >= 0
 
 
 def _unwrapped(block: bytes) -> bytes:
@@ -117,18 +105,6 @@ def bare(block: bytes) -> bytes:
 def shape(text: bytes) -> bytes:
     """Return text with one character in place of all that numbers are made of; it stays as long as it is."""
     return text.translate(_SHAPE)
-
-
-class Shapes(list[bytes]):
-    """The shapes of the lines of a block, with an empty one behind its last line end.
-
-    ``whole`` is the shape of the block, ``distinct`` those that there are.
-    """
-
-    def __init__(self, block: bytes) -> None:
-        self.whole = shape(block)
-        super().__init__(self.whole.split(b"\n"))
-        self.distinct = frozenset(self)
 
 
 def have_prefixes(lines: list[str]) -> bool:
@@ -175,18 +151,23 @@ def timestamps(texts: Sequence[str]) -> list[float | None]:
     if "\n".join(texts).translate(_DIGITS) != "\n".join([first.translate(_DIGITS)] * len(texts)):
         return list(map(timestamp, texts))
     # What is a digit there is one in all, and everything else is the same.
-    minute, seconds, fraction = (slice(*found.span(group)) for group in (1, 2, 3))
+    minute, rest = slice(*found.span(1)), slice(found.start(2), max(found.end(2), found.end(3)))
     offset = found[4] or ""
     if offset and offset != "Z":
         return list(map(timestamp, texts))
-    return [_seconds(one[minute], one[seconds], one[fraction] if found[3] else "", offset) for one in texts]
+    minutes = [one[minute] for one in texts]
+    begins = {one: _minute(one, offset) for one in set(minutes)}
+    if None in begins.values():
+        return list(map(timestamp, texts))
+    seconds = [one[rest] for one in texts]
+    if "," in seconds[0]:
+        seconds = [one.replace(",", ".") for one in seconds]
+    return list(map(add, map(begins.__getitem__, minutes), map(float, seconds)))
 
 
 def _seconds(minute: str, seconds: str, fraction: str, offset: str) -> float | None:
     whole = _minute(minute, offset)
-    if whole is None:
-        return None
-    return whole + int(seconds) + (float(f"0.{fraction}") if fraction else 0.0)
+    return None if whole is None else whole + float(f"{seconds}.{fraction}")
 
 
 @functools.lru_cache(maxsize=64)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import AnyStr, TypeAlias
 
 from trainvitals.follow.errors.base import Cause, Level
 from trainvitals.follow.errors.blocks import LOGGED, Child, ElasticTable, Ended, MissingRanks, Tracebacks
 from trainvitals.follow.errors.details import details_of, place_of
 from trainvitals.follow.errors.scales import LossScales
-from trainvitals.follow.errors.shapes import Harmless
+from trainvitals.follow.errors.suspects import WORDS, Harmless
 from trainvitals.follow.errors.table import CAUSE, cause_of
-from trainvitals.follow.text import Shapes, shape, timestamp, unprefixed
+from trainvitals.follow.needles import search
+from trainvitals.follow.text import timestamp, unprefixed
 from trainvitals.telemetry import Event
 
 #: Of a longer line, begin and end are read: a launcher's line holds the whole command, and the exit code behind it.
@@ -57,9 +58,12 @@ class ErrorReader:
     :mod:`trainvitals.follow.errors.details` that are known, and rank, if known.
     """
 
+    #: What a line must hold for it to be looked at, unless something is open that takes several.
+    words = WORDS
+
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._shapes = Harmless()
+        self._harmless = Harmless()
         self._tracebacks = Tracebacks()
         self._table = ElasticTable()
         self._missing = MissingRanks()
@@ -69,12 +73,13 @@ class ErrorReader:
         self._told: dict[str, tuple[int, int]] = {}
         self._seen: dict[tuple[str, int | None, str], int] = {}
 
-    def scan(self, block: bytes, shapes: Shapes | None = None) -> list[tuple[int, Event]]:
+    def scan(self, block: bytes, places: Sequence[int] | None = None) -> list[tuple[int, Event]]:
         """Return the events of a block of complete, clean lines, each with its place in the block."""
-        shapes = Shapes(block) if shapes is None else shapes
-        suspects = self._shapes.suspects(shapes.distinct)
-        found = list(self._lines(block, shapes, suspects)) if suspects or self._open() else []
-        self._now += len(shapes)
+        places = search(block, (), WORDS)[1] if places is None else places
+        found = list(self._lines(block, places)) if places or self._open() else []
+        # Lines are counted from the first error on.
+        if self._told:
+            self._now += block.count(b"\n")
         return found
 
     def feed(self, line: str, rank: int | None = None, time: float = 0.0, step: int = -1) -> list[Event]:
@@ -83,7 +88,8 @@ class ErrorReader:
         ``rank`` is that of the stream, ``time`` when the line was written; what the line itself says of them wins.
         """
         self._now += 1
-        if not (self._open() or self._shapes.suspects({shape(line.encode(errors="replace"))})):
+        text = line.encode(errors="replace")
+        if not (self._open() or (search(text, (), WORDS)[1] and text not in self._harmless)):
             return []
         return self._line(_cut(line), rank=rank, time=time, step=step)
 
@@ -109,19 +115,28 @@ class ErrorReader:
     def _open(self) -> bool:
         return bool(self._tracebacks or self._table or self._missing)
 
-    def _lines(self, block: bytes, shapes: list[bytes], suspects: set[bytes]) -> Iterator[tuple[int, Event]]:
-        """Look at the suspects, and at every line while something is open that takes several."""
-        place, start = 0, self._now
-        for number, one in enumerate(shapes):
-            if one in suspects or self._open():
-                line = _cut(block[place : place + len(one)]).decode(errors="replace")
-                self._now = start + number
+    def _lines(self, block: bytes, places: Sequence[int]) -> Iterator[tuple[int, Event]]:
+        """Look at the lines of these places, and at every line while something is open that takes several."""
+        start, counted = self._now, 0
+        words = iter(places)
+        begin = 0
+        while begin < len(block):
+            if not self._open():
+                place = next((place for place in words if place >= begin), None)
+                if place is None:
+                    break
+                begin = block.rfind(b"\n", begin, place) + 1 or begin
+            end = block.find(b"\n", begin)
+            line = block[begin : end if end >= 0 else len(block)]
+            if self._open() or line not in self._harmless:
+                self._now += block.count(b"\n", counted, begin)
+                counted = begin
                 before = self.counts.total()
-                for event in self._line(line, rank=None, time=0.0, step=-1):
-                    yield place, event
+                for event in self._line(_cut(line).decode(errors="replace"), rank=None, time=0.0, step=-1):
+                    yield begin, event
                 if self.counts.total() == before and not self._open():
-                    self._shapes.told_nothing(one)
-            place += len(one) + 1
+                    self._harmless.told_nothing(line)
+            begin += len(line) + 1
         self._now = start
 
     def _line(self, line: str, *, rank: int | None, time: float, step: int) -> list[Event]:

@@ -137,13 +137,12 @@ def choose(head: bytes, path: str, formats: Sequence[Format] = FORMATS, above: i
     table = Formats.of(formats)
     clean = b"" if _is_binary(head) else text.clean(head)
     bare = text.bare(clean)
-    shape = text.shape(bare)
     for row in table.rows:
         if row.folder or row.surest <= best or not row.may_be(head, clean):
             continue
         candidate = table.make(row)
         if isinstance(candidate, LineFormat):
-            if candidate.needles and not any(text.shape(needle) in shape for needle in candidate.needles):
+            if candidate.needles and not any(needle in bare for needle in candidate.needles):
                 continue
             piece = bare if candidate.prefixed else clean
         else:

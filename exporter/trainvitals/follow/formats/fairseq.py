@@ -98,7 +98,7 @@ class Fairseq(LineFormat):
 
     name = "fairseq"
     framework = "fairseq"
-    needles = (b'{"epoch": ', b"epoch 0", b"epoch 1", b"| epoch ", b"num_updates=")
+    needles = (b'{"epoch": ', b"epoch ", b"num_updates=")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""

@@ -292,7 +292,7 @@ class Megatron(LineFormat):
     name = "megatron"
     framework = "megatron"
     needles = (
-        b"iteration", b"] datetime: ", b"time (ms) |", b"..: (", b"/Rnk: ", b"using world size",
+        b"iteration ", b"iteration=", b"] datetime: ", b"time (ms) |", b"..: (", b"/Rnk: ", b"using world size",
     )  # fmt: skip
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002

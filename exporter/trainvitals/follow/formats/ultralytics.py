@@ -68,7 +68,7 @@ class Ultralytics(LineFormat):
 
     name = "ultralytics"
     framework = "ultralytics"
-    needles = (b"pu_mem", b"PU_mem", b"G  ", b"Class ", b" all ")
+    needles = (b"pu_mem", b"PU_mem", b"G ", b"Class ", b" all ")
 
     def sniff(self, head: bytes, path: str) -> int:  # noqa: ARG002
         """Return how sure it is; see :class:`Format`."""
