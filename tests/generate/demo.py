@@ -238,7 +238,7 @@ class Demo:
             ("memory_total_bytes", 1.5e11),
             ("temperature_margin_celsius", 9 if device else 4),
             ("recovery_needed", int(is_sick)),
-            ("row_remap_pending", 0),
+            ("row_remap_pending", int(node == A and device == 0)),
             ("row_remap_failed", 0),
             ("links_up", 18 - device),
             ("links_expected", 18),

@@ -160,6 +160,20 @@ def test_top_numbers_of_the_fleet(prometheus):
     assert tops == {title: values(prometheus, f"fleet/{title}", "")[""] for title in tops}
 
 
+def test_top_numbers_of_a_node(prometheus):
+    """A row of memory that waits for a reset counts though the driver asks for nothing; a lost device tells nothing."""
+    tops = {
+        "Exporter": {"a:20910": 1, "b:20910": 1, "c:20910": 0},
+        "Devices lost": {"a:20910": 0, "b:20910": 1},
+        "Must be reset": {"a:20910": 1, "b:20910": 0},
+        "Degrees left": {"a:20910": 4, "b:20910": 4},
+        "Links down": {"a:20910": 2, "b:20910": 3},
+        "File systems in trouble": {"a:20910": 0, "b:20910": 0},
+    }
+
+    assert tops == {title: values(prometheus, f"node/{title}", "instance") for title in tops}
+
+
 def test_a_stalled_run_shows_on_incidents(prometheus):
     """The run that stood still has the longest pause, and one restart was seen in all but the healthy run."""
     paused = values(prometheus, "incidents/Longest stand-still", "run")

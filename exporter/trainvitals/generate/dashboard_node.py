@@ -22,6 +22,15 @@ def _of_nodes(expr: str) -> str:
     return f"({expr}) and on (instance) trainvitals_build_info{{{NODE}}}"
 
 
+_REPAIRS = tuple(
+    f"trainvitals_device_{name}{{{NODE}}}" for name in ("recovery_needed", "row_remap_pending", "row_remap_failed")
+)
+#: Only those that are on: `or` keeps one of the series that a device has under the same labels.
+_MUST_BE_RESET = (
+    f"count by (instance) (count by (instance, device) ({' or '.join(f'{name} > 0' for name in _REPAIRS)}))"
+    f" or 0 * max by (instance) ({' or '.join(_REPAIRS)})"
+)
+
 HEALTH = Row(
     title="",
     title_zh="",
@@ -54,9 +63,7 @@ HEALTH = Row(
                 "驱动要求处理、或等待复位以修复显存的设备数。",
             ),
             "none",
-            "sum by (instance) (max by (instance, device) ("
-            f"trainvitals_device_recovery_needed{{{NODE}}} or trainvitals_device_row_remap_pending{{{NODE}}}"
-            f" or trainvitals_device_row_remap_failed{{{NODE}}}))",
+            _MUST_BE_RESET,
             legend="{{instance}}",
             thresholds=NONE_IS_GOOD,
             decimals=0,
