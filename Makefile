@@ -92,6 +92,10 @@ bench-accuracy: ## Count right and wrong findings beside three packages (half an
 	@deploy/setup/environment $(PYTHON) .venv-bench node,logs trainspotter runmedic losslint
 	.venv-bench/bin/python benchmarks/accuracy.py $(FOLDER)
 
+.PHONY: screenshot
+screenshot: $(VENV)/.dev ## Take the pictures of docs/images from a running exporter (a minute; needs Chromium)
+	$(BIN)/python tests/serve/screenshot.py
+
 .PHONY: clean
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .venv-bench build dist *.egg-info exporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
