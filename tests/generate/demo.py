@@ -184,7 +184,9 @@ class Demo:
             self.add("host_filesystem_files", 1e9, **mounted)
             self.add("host_filesystem_files_free", 9e8, **mounted)
             self.add("host_filesystem_stuck", 0, **mounted)
-            self.add("host_filesystem_read_only", 0, **mounted)
+            # One has become read-only, the other was mounted so.
+            is_torn = node == B and mountpoint == "/data"
+            self.add("host_filesystem_read_only", (lambda s: int(s > 1800)) if is_torn else int(node == B), **mounted)
             self.add("host_filesystem_probe_duration_seconds", 0.002, **mounted)
         self.add("host_nfs_operations_total", (lambda s: 20 * s), **of, mountpoint="/data")
         self.add("host_nfs_response_seconds_total", (lambda s: 0.1 * s), **of, mountpoint="/data")

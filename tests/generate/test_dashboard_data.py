@@ -168,7 +168,7 @@ def test_top_numbers_of_a_node(prometheus):
         "Must be reset": {"a:20910": 1, "b:20910": 0},
         "Degrees left": {"a:20910": 4, "b:20910": 4},
         "Links down": {"a:20910": 2, "b:20910": 3},
-        "File systems in trouble": {"a:20910": 0, "b:20910": 0},
+        "File systems in trouble": {"a:20910": 0, "b:20910": 1},
     }
 
     assert tops == {title: values(prometheus, f"node/{title}", "instance") for title in tops}

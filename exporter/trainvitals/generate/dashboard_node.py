@@ -96,10 +96,15 @@ HEALTH = Row(
         ),
         stat(
             ("File systems in trouble", "异常文件系统"),
-            ("File systems that are stuck or that cannot be written.", "卡住或变为只读的文件系统数。"),
+            (
+                "File systems that are stuck, or that became read-only in the chosen time.",
+                "卡住的文件系统，以及所选时间内变为只读的文件系统数。",
+            ),
             "none",
+            # Many a share is mounted read-only on purpose.
             f"sum by (instance) (trainvitals_host_filesystem_stuck{{{NODE}}} > 0"
-            f" or trainvitals_host_filesystem_read_only{{{NODE}}} > 0)"
+            f" or trainvitals_host_filesystem_read_only{{{NODE}}}"
+            f" > min_over_time(trainvitals_host_filesystem_read_only{{{NODE}}}[$__range]))"
             f" or 0 * max by (instance) (trainvitals_build_info{{{NODE}}})",
             legend="{{instance}}",
             thresholds=FEW_IS_GOOD,

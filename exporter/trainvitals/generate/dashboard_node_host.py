@@ -78,7 +78,7 @@ STORAGE = (
             name="Read-only",
             name_zh="只读",
             expr=f"max by (instance, mountpoint) (trainvitals_host_filesystem_read_only{{{NODE}}})",
-            states=YES_IS_BAD,
+            states=((0, 0, "no", "否", "green"), (1, None, "yes", "是", "orange")),
         ),
         Column(
             name="Answers in",
