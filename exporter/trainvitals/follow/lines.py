@@ -91,7 +91,8 @@ class LineReader:
                 return []
             self._skips, data = False, data[begin:]
         last = max(map(data.rfind, _ENDS)) + 1
-        block, half = (self._half + data[:last], data[last:]) if last else (b"", self._half + data)
+        # A view saves a copy of nearly all.
+        block, half = (self._half + memoryview(data)[:last], data[last:]) if last else (b"", self._half + data)
         self._half, self._is_whole = half, data[last - 1 : last] == b"\n"
         if len(half) > LONGEST_LINE:
             self._half, self._skips = b"", True
