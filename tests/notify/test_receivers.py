@@ -150,7 +150,7 @@ def test_a_site_adds_its_dashboards_to_each_message(tmp_path):
     )  # fmt: skip
 
     assert "\nDashboard: https://grafana.example.org/d/trainvitals-run?var-run=a%20b%2Bc\n" in done.stdout
-    assert "http://am/#/silences/new?filter=%7Brun%3D%22a%20b%2Bc%22%2Calertname%3D%22X%22%7D" in done.stdout
+    assert "http://am/#/silences/new?filter=%7Balertname%3D%22X%22%2Crun%3D%22a%20b%2Bc%22%7D" in done.stdout
 
 
 def test_every_receiver_is_whole():

@@ -169,7 +169,7 @@ def message():
         "status": "firing",
         "alerts": [alert, {**alert, "status": "resolved"}],
         "groupLabels": {"alertname": "X", "run": "a<b>"},
-        "commonLabels": {"severity": "critical"},
+        "commonLabels": {"severity": "critical", "run": "a<b>"},
         "commonAnnotations": {},
         "externalURL": "http://alertmanager:9093",
     }
@@ -194,6 +194,7 @@ Evidence: rank 1: since step 700 & on
 More: https://example.org/alerts#x
 
 --
+Silence: http://alertmanager:9093/#/silences/new?filter=%7Brun%3D%22a%3Cb%3E%22%2Cseverity%3D%22critical%22%7D
 Sent by Alertmanager http://alertmanager:9093
 """
     text = rendered("trainvitals.text", "text", message, tmp_path)

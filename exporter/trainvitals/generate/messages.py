@@ -137,13 +137,12 @@ _HTML = """\
 
 #: A page in the language of the message, where there is one.
 _RUNBOOK = "{{ or .Annotations.runbook_url@ .Annotations.runbook_url }}"
-#: Alertmanager's form with the labels that all alerts of the message have; the one that is always there comes last.
+#: Alertmanager's form with the labels that all alerts of the message have.
 _SILENCE = (
-    "{{ .ExternalURL }}/#/silences/new?filter=%7B{{ range (.CommonLabels.Remove "
-    '(stringSlice "alertname")).SortedPairs }}{{ .Name }}%3D%22'
+    "{{ .ExternalURL }}/#/silences/new?filter=%7B{{ range $place, $label := .CommonLabels.SortedPairs }}"
+    "{{ if $place }}%2C{{ end }}{{ .Name }}%3D%22"
     # `urlquery` writes a plus for a blank, which behind a # is a plus.
-    '{{ reReplaceAll "[+]" "%20" (urlquery .Value) }}%22%2C{{ end }}'
-    "alertname%3D%22{{ .CommonLabels.alertname }}%22%7D"
+    '{{ reReplaceAll "[+]" "%20" (urlquery .Value) }}%22{{ end }}%7D'
 )
 _DASHBOARD = '{{ define "trainvitals.dashboard@" }}{{ end }}\n'
 
