@@ -13,9 +13,10 @@ from tests.generate.series import names_in, series_names
 import trainvitals
 from trainvitals import detect
 from trainvitals.generate.alerts import ALERTS, rule_files
-from trainvitals.generate.docs import alerts_page, metrics_page
+from trainvitals.generate.docs import metrics_page
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Record
+from trainvitals.generate.runbooks import runbooks
 from trainvitals.generate.thresholds import duration
 from trainvitals.metrics import FAMILIES
 
@@ -74,7 +75,13 @@ def test_labels_and_texts(alert):
         assert not CHINESE.search(rule["annotations"][name])
         assert CHINESE.search(rule["annotations"][f"{name}_zh"])
     assert "{{" not in alert.action + alert.action_zh
-    assert rule["annotations"]["runbook_url"].endswith("#" + alert.name.lower())
+    for name in (alert.impact, alert.diagnosis):
+        assert name.strip()
+        assert not CHINESE.search(name)
+    assert CHINESE.search(alert.impact_zh)
+    assert CHINESE.search(alert.diagnosis_zh)
+    for name, language in (("runbook_url", "en"), ("runbook_url_zh", "zh")):
+        assert rule["annotations"][name].endswith(f"/docs/runbooks/{language}/{alert.name}.md")
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=name_of)
@@ -163,16 +170,29 @@ def test_records_of_several_lines_stay_readable():
     assert text.count("expr: |-") == len(several)
 
 
-def test_pages_name_every_family_and_every_alert():
-    """docs/metrics.md lists each family and recorded series, docs/alerts.md has a runbook for each alert."""
-    metrics, alerts = metrics_page(), alerts_page()
+def test_a_page_names_every_family():
+    """docs/metrics.md lists each family and recorded series."""
+    metrics = metrics_page()
 
     assert not [name for name in (*FAMILIES, *(record.name for record in RECORDS)) if f"| `{name}` |" not in metrics]
+
+
+def test_every_alert_has_a_runbook_in_both_languages():
+    """Four sections and the rule, no placeholder in them; docs/alerts.md leads to both pages."""
+    pages = runbooks()
+    sections = {
+        "en": ("Meaning", "Impact", "Diagnosis", "Mitigation", "Rule"),
+        "zh": ("含义", "影响", "诊断", "处理", "规则"),
+    }
+
+    assert len(pages) == 1 + 2 * len(ALERTS)
     for alert in ALERTS:
-        section = alerts.split(f"## {alert.name}\n")[1].split("\n## ")[0]
-        for part in ("Meaning.", "Impact.", "Diagnosis.", "Mitigation."):
-            assert f"**{part}** " in section
-        assert "{{" not in section.split("```")[0]
+        for language, names in sections.items():
+            path = f"runbooks/{language}/{alert.name}.md"
+            page = pages[path]
+            assert tuple(re.findall(r"^## (.+)$", page, re.MULTILINE)) == names
+            assert "{{" not in page.split("```")[0]
+            assert f"({path})" in pages["alerts.md"]
 
 
 def test_every_reason_to_reject_a_file_has_its_advice():

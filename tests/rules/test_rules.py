@@ -149,6 +149,7 @@ def test_a_good_run_fires_nothing_from_start_to_oblivion(tmp_path):
 def text_case(alert, minute, series, labels, annotations):
     """Return a case that expects one alert with these texts; action and runbook come from the table."""
     fixed = {"action": alert.action, "action_zh": alert.action_zh, "runbook_url": alert.runbook_url}
+    fixed["runbook_url_zh"] = alert.runbook_url_zh
     names = {"severity": alert.severity, "category": alert.category, "gauge": alert.gauge}
     expected = [{"exp_labels": {**names, **labels}, "exp_annotations": {**fixed, **annotations}}]
     return {
@@ -184,7 +185,7 @@ def test_the_text_of_a_nonfinite_loss_names_ranks_and_steps_of_every_node(tmp_pa
     )
     annotations = {
         "summary": 'Run demo "x": the loss is NaN or infinite',
-        "summary_zh": '训练 demo "x":损失为 NaN 或无穷大',
+        "summary_zh": '训练 demo "x"：损失为 NaN 或无穷大',
         "description": found + ".",
         "description_zh": found + "。",
     }
@@ -207,9 +208,9 @@ def test_the_text_of_a_dead_rank_names_ranks_nodes_and_the_last_step(tmp_path):
     ranks = "rank 2 on a:20910; rank 5 on a:20910"
     annotations = {
         "summary": "Run demo: a training process died",
-        "summary_zh": "训练 demo:训练进程异常死亡",
+        "summary_zh": "训练 demo：训练进程异常死亡",
         "description": f"{ranks} (2 in all) ended without a word, the last step of the run was 12345678.",
-        "description_zh": f"{ranks}(共 2 个)未正常结束便消失,最后一步为 12345678。",
+        "description_zh": f"{ranks}（共 2 个）未正常结束便消失，最后一步为 12345678。",
     }
     case = text_case(alert_named("TrainvitalsRankDied"), "3m", series, {"run": "demo"}, annotations)
 
@@ -231,7 +232,7 @@ def test_the_text_of_a_device_names_who_uses_it(tmp_path):
         "summary": "Device 3 on a:20910 does not answer",
         "summary_zh": "a:20910 上的设备 3 无响应",
         "description": "Device 3 (GPU-3) does not answer. Reason: lost. It serves rank 7 of run demo.",
-        "description_zh": "设备 3(GPU-3)无响应。原因:lost。使用者:rank 7 of run demo。",
+        "description_zh": "设备 3（GPU-3）无响应。原因：lost。使用者：rank 7 of run demo。",
     }
     labels = {"instance": "a:20910", "device": "3", "uuid": "GPU-3"}
     case = text_case(alert_named("TrainvitalsDeviceDown"), "3m", series, labels, annotations)
@@ -254,8 +255,8 @@ def test_the_text_of_missing_devices_names_their_addresses(tmp_path):
         "summary_zh": "节点 a:20910 的 nvidia 设备少于应有数量",
         "description": "8 nvidia devices are expected on a:20910, and the driver lists fewer. "
         "Missing on the PCI bus: 0000:1a:00.0; 0000:5e:00.0.",
-        "description_zh": "a:20910 上应有 8 个 nvidia 设备,但驱动列出的更少。"
-        "PCI 总线上缺少的设备:0000:1a:00.0; 0000:5e:00.0。",
+        "description_zh": "a:20910 上应有 8 个 nvidia 设备，但驱动列出的更少。"
+        "PCI 总线上缺少的设备：0000:1a:00.0; 0000:5e:00.0。",
     }
     labels = {"instance": "a:20910", "vendor": "nvidia"}
     case = text_case(alert_named("TrainvitalsDevicesMissing"), "6m", series, labels, annotations)

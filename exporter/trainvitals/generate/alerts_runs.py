@@ -62,7 +62,7 @@ RUNS: tuple[Alert, ...] = (
         gauge="health",
         expr=_ended("died"),
         summary="Run {{ $labels.run }}: a training process died",
-        summary_zh="训练 {{ $labels.run }}:训练进程异常死亡",
+        summary_zh="训练 {{ $labels.run }}：训练进程异常死亡",
         description=(
             _ended_ranks("died")
             + ' ({{ $value | printf "%.0f" }} in all) ended without a word'
@@ -71,8 +71,8 @@ RUNS: tuple[Alert, ...] = (
         ),
         description_zh=(
             _ended_ranks("died")
-            + '(共 {{ $value | printf "%.0f" }} 个)未正常结束便消失'
-            + last_step(",最后一步为 ")
+            + '（共 {{ $value | printf "%.0f" }} 个）未正常结束便消失'
+            + last_step("，最后一步为 ")
             + "。"
         ),
         action=(
@@ -82,15 +82,21 @@ RUNS: tuple[Alert, ...] = (
             "batches."
         ),
         action_zh=(
-            "在该节点上找原因:用 `dmesg` 查内存不足(OOM)杀进程,查调度器的时限或抢占,在启动器日志中找最先失败的 rank。"
-            "然后从最后一个检查点恢复;若为内存不足,减少加载进程或批大小。"
+            "在该节点上找原因：用 `dmesg` 查内存不足（OOM）杀进程，查调度器的时限或抢占，"
+            "在启动器日志中找最先失败的 rank。"
+            "然后从最后一个检查点恢复；若为内存不足，减少加载进程或批大小。"
         ),
         impact=(
             "The other ranks wait for it in their next collective operation; work since the last checkpoint is lost."
         ),
+        impact_zh="其他 rank 会在下一次集合通信中一直等待它；上一个检查点之后的成果丢失。",
         diagnosis=(
             "The process let go of its lock without reporting an end: SIGKILL, a crash in native code or `os._exit`. "
             "The alert ends when the run is started again, or an hour later when the exporter forgets the run."
+        ),
+        diagnosis_zh=(
+            "进程未报告结束就释放了锁：可能是 SIGKILL、原生代码崩溃或 `os._exit`。训练重新启动后告警结束；"
+            "否则一小时后导出器不再记录该训练时结束。"
         ),
     ),
     Alert(
@@ -101,7 +107,7 @@ RUNS: tuple[Alert, ...] = (
         gauge="health",
         expr=_ended("failed"),
         summary="Run {{ $labels.run }}: a training process ended with an error",
-        summary_zh="训练 {{ $labels.run }}:训练进程因错误结束",
+        summary_zh="训练 {{ $labels.run }}：训练进程因错误结束",
         description=(
             _ended_ranks("failed")
             + ' ({{ $value | printf "%.0f" }} in all) ended with an exception'
@@ -109,7 +115,10 @@ RUNS: tuple[Alert, ...] = (
             + "."
         ),
         description_zh=(
-            _ended_ranks("failed") + '(共 {{ $value | printf "%.0f" }} 个)因异常结束' + last_step(",最后一步为 ") + "。"
+            _ended_ranks("failed")
+            + '（共 {{ $value | printf "%.0f" }} 个）因异常结束'
+            + last_step("，最后一步为 ")
+            + "。"
         ),
         action=(
             "Read the exception in the log of that rank, or in its events file in the spool. "
@@ -118,13 +127,18 @@ RUNS: tuple[Alert, ...] = (
         ),
         action_zh=(
             "查看该 rank 的日志或 spool 中的事件文件里的异常。"
-            "数据:损坏样本会给出文件名。参数:显存不足则减小批大小。模型:形状或索引错误需修代码。"
+            "数据：损坏样本会给出文件名。参数：显存不足则减小批大小。模型：形状或索引错误需修代码。"
             "然后从最后一个检查点恢复。"
         ),
         impact="The run has ended or will; work since the last checkpoint is lost.",
+        impact_zh="训练已经或即将结束；上一个检查点之后的成果丢失。",
         diagnosis=(
             "The interpreter ended with an exception, or the training called `finish` with another status than ok. "
             "Ctrl-C is a clean end. The alert ends when the run is started again, or an hour later."
+        ),
+        diagnosis_zh=(
+            "解释器因异常退出，或训练调用 `finish` 时给出的状态不是 ok。Ctrl-C 视为正常结束。"
+            "训练重新启动后或一小时后告警结束。"
         ),
     ),
     Alert(
@@ -135,14 +149,14 @@ RUNS: tuple[Alert, ...] = (
         gauge="progress",
         expr=_STALLED,
         summary="Run {{ $labels.run }}: no step is finished any more",
-        summary_zh="训练 {{ $labels.run }}:训练步停滞",
+        summary_zh="训练 {{ $labels.run }}：训练步停滞",
         description="No step was finished for {{ $value | humanizeDuration }}"
         + last_step(", the last was ")
         + ": "
         + _STALLED_RANKS
         + ".",
         description_zh="已 {{ $value | humanizeDuration }} 没有新的步"
-        + last_step(",最后一步为 ")
+        + last_step("，最后一步为 ")
         + ":"
         + _STALLED_RANKS
         + "。",
@@ -156,18 +170,23 @@ RUNS: tuple[Alert, ...] = (
             "over, call `trainvitals.finish`."
         ),
         action_zh=(
-            "对阶段与众不同的 rank(或全部 rank)导出堆栈(`py-spy dump --pid PID`):停在加载器的在等存储,"
+            "对阶段与众不同的 rank（或全部 rank）导出堆栈（`py-spy dump --pid PID`）：停在加载器的在等存储，"
             "停在集合通信的在等缺席者。"
-            "检查该 rank 所在节点的设备和链路,再排除该节点并从最后一个检查点恢复。"
-            "若此时在评估或保存而未标明,请用 `trainvitals.phase` 标明;若训练已结束,请调用 `trainvitals.finish`。"
+            "检查该 rank 所在节点的设备和链路，再排除该节点并从最后一个检查点恢复。"
+            "若此时在评估或保存而未标明，请用 `trainvitals.phase` 标明；若训练已结束，请调用 `trainvitals.finish`。"
         ),
         impact=(
             "Every device of the run idles, and nothing ends this by itself until a time limit of the launcher does."
         ),
+        impact_zh="该训练的所有设备都在空转；在启动器的超时生效之前，这种状态不会自行结束。",
         diagnosis=(
             "A step took longer than 10 minutes and than 10 usual steps; the start may take 30 minutes, a phase "
             "evaluation or checkpoint 2 hours. A rank that has reached its target steps is not stalled. "
             "See the phases and the table of ranks."
+        ),
+        diagnosis_zh=(
+            "单步耗时超过 10 分钟且超过平时 10 步的时间；启动阶段允许 30 分钟，评估或保存检查点允许 2 小时。"
+            "已到达目标步数的 rank 不算停滞。请查看各阶段耗时和 rank 列表。"
         ),
     ),
     Alert(
@@ -178,7 +197,7 @@ RUNS: tuple[Alert, ...] = (
         gauge="progress",
         expr=f"max by (run) ({_FAILED_SAVES}) > 0",
         summary="Run {{ $labels.run }}: a checkpoint could not be saved",
-        summary_zh="训练 {{ $labels.run }}:检查点保存失败",
+        summary_zh="训练 {{ $labels.run }}：检查点保存失败",
         description=(
             "A save raised an exception on "
             + listed(f"({_FAILED_SAVES_OF_RUN}) > 0", ON_RANK, "run", "run")
@@ -186,9 +205,9 @@ RUNS: tuple[Alert, ...] = (
             + "."
         ),
         description_zh=(
-            "保存时出现异常:"
+            "保存时出现异常："
             + listed(f"({_FAILED_SAVES_OF_RUN}) > 0", ON_RANK, "run", "run")
-            + last_step(",最后一步为 ")
+            + last_step("，最后一步为 ")
             + "。"
         ),
         action=(
@@ -197,13 +216,15 @@ RUNS: tuple[Alert, ...] = (
             "Free space or quota where checkpoints go, check rights and mounts, then trigger a save."
         ),
         action_zh=(
-            "在保存成功之前不要停止训练:上次检查点之后的成果别处没有。清理检查点所在的空间或配额,检查权限和挂载,"
+            "在保存成功之前不要停止训练：上次检查点之后的成果别处没有。清理检查点所在的空间或配额，检查权限和挂载，"
             "然后触发一次保存。"
         ),
         impact="The next failure costs all work since the last checkpoint that was saved.",
+        impact_zh="下一次故障会丢失上一个成功保存的检查点之后的全部成果。",
         diagnosis=(
             "The events file of the rank names the exception and the path. Compare with the free space of the file "
             "systems."
         ),
+        diagnosis_zh="rank 的事件文件给出异常和路径。与文件系统的剩余空间对照。",
     ),
 )

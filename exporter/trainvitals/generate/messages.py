@@ -129,7 +129,8 @@ _HTML = """\
 <p style="margin:4px 0"><a href="RUNBOOK URL">RUNBOOK_</a>{{ template "trainvitals.dashboard@" . }}</p>
 </div>
 {{ end -}}
-<p style="color:#888"><a href="SILENCE URL">SILENCE_</a> · FOOTER_ <a href="{{ .ExternalURL }}">{{ .ExternalURL }}</a></p>
+<p style="color:#888"><a href="SILENCE URL">SILENCE_</a> · FOOTER_ \
+<a href="{{ .ExternalURL }}">{{ .ExternalURL }}</a></p>
 </body></html>
 {{ end }}
 """

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainvitals.generate.alerts import rule_files
-from trainvitals.generate.docs import alerts_page, metrics_page
+from trainvitals.generate.docs import metrics_page
 from trainvitals.generate.messages import mail_template
+from trainvitals.generate.runbooks import runbooks
 
 #: Folders that hold generated files and nothing else: what is in them and is not rendered is stale.
-_OWNED = (("alert_rules", "*.yml"), ("dashboards", "**/*.json"))
+_OWNED = (("alert_rules", "*.yml"), ("dashboards", "**/*.json"), ("docs/runbooks", "**/*.md"))
 
 
 def rules_for_bundle() -> dict[str, str]:
@@ -28,7 +29,7 @@ def render() -> dict[str, str]:
     files |= {f"dashboards/{name}": text for name, text in dashboards().items()}
     files["deploy/alertmanager/templates/trainvitals.tmpl"] = mail_template()
     files["docs/metrics.md"] = metrics_page()
-    files["docs/alerts.md"] = alerts_page()
+    files |= {f"docs/{path}": text for path, text in runbooks().items()}
     return files
 
 
