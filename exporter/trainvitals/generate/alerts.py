@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trainvitals.generate.alerts_data import DATA
 from trainvitals.generate.alerts_evaluations import EVALUATIONS
+from trainvitals.generate.alerts_faults import FAULTS
 from trainvitals.generate.alerts_learning import LEARNING
 from trainvitals.generate.alerts_logs import LOGS
 from trainvitals.generate.alerts_meta import META
@@ -14,7 +15,7 @@ from trainvitals.generate.alerts_runs import RUNS
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert, file_of_rules
 
-ALERTS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *NODES, *META)
+ALERTS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *NODES, *FAULTS, *META)
 
 #: The rule files besides recording.yml.
 FILES = ("resource", "data", "parameter", "meta")

@@ -57,6 +57,23 @@ class Thresholds:
     #: ... for so long.
     filesystem_for: int = 300
 
+    #: A fault that happened, and is over, stays an alert for so long.
+    fault_window: int = 600
+    #: A device is busy when its kernels run in more than this share of the time.
+    busy_ratio: float = 0.5
+    #: The hardware of a busy device holds its clocks down for so long; short peaks cost nothing.
+    device_slowed_for: int = 600
+    #: A port is down for so long; a retrain takes seconds.
+    link_down_for: int = 60
+    #: A port that goes down so often within an hour is no accident.
+    link_flaps: int = 3
+    #: A probe of a file system has been stuck for so long; a server that restarts is away for a minute or two.
+    filesystem_stuck_for: int = 120
+    #: Less than this share of the inodes is free ...
+    filesystem_inodes_ratio: float = 0.03
+    #: Nobody has set the clock for so long; after a reboot it takes minutes.
+    clock_for: int = 1800
+
     # The monitoring itself ----------------------------------------------------------------------------------------
     #: The exporter missed more than half of its scrapes over so long; a restart misses one or two.
     exporter_down_window: int = 300
