@@ -195,6 +195,18 @@ def test_every_alert_has_a_runbook_in_both_languages():
             assert f"({path})" in pages["alerts.md"]
 
 
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_series_that_a_text_names_exist(alert):
+    """Who reads a runbook asks for them; so does each query inside a text."""
+    texts = (
+        alert.impact, alert.impact_zh, alert.diagnosis, alert.diagnosis_zh, alert.action, alert.action_zh,
+        alert.description, alert.description_zh,
+    )  # fmt: skip
+    named = {name for text in texts for name in re.findall(r"\btrainvitals_[a-z0-9_]+", text)}
+
+    assert named <= series_names()
+
+
 def test_every_reason_to_reject_a_file_has_its_advice():
     """The action of the alert on rejected files names each reason that the code can give."""
     package = Path(trainvitals.__file__).parent

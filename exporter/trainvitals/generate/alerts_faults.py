@@ -58,11 +58,11 @@ FAULTS: tuple[Alert, ...] = (
         impact_zh="该设备上的进程会终止或挂起，整个训练随之中断。",
         diagnosis=(
             "XIDs after which NVIDIA's catalogue asks for a reset or a repair at once. `dmesg` has the driver's whole "
-            "line; `trainvitals_device_xid_total` counts all XIDs, those of programs too."
+            "line; `trainvitals_device_xid_errors_total` counts all XIDs, those of programs too."
         ),
         diagnosis_zh=(
             "只包含 NVIDIA 手册要求立即重置或维修的 XID。`dmesg` 中有驱动的完整报错；"
-            "`trainvitals_device_xid_total` 统计所有 XID，包括程序自身引起的。"
+            "`trainvitals_device_xid_errors_total` 统计所有 XID，包括程序自身引起的。"
         ),
     ),
     Alert(
@@ -111,9 +111,9 @@ FAULTS: tuple[Alert, ...] = (
         impact="A repair of the memory is not done yet; more errors there end the process.",
         impact_zh="显存修复尚未生效；同一位置再次出错会终止进程。",
         diagnosis=(
-            "`trainvitals_device_recovery_info` says which action the driver wants, the other two which repair waits."
+            "`trainvitals_device_recovery_action_info` says which action the driver wants, the other two which repair waits."
         ),
-        diagnosis_zh="`trainvitals_device_recovery_info` 说明驱动要求的操作，另外两个序列说明等待的是哪种修复。",
+        diagnosis_zh="`trainvitals_device_recovery_action_info` 说明驱动要求的操作，另外两个序列说明等待的是哪种修复。",
     ),
     Alert(
         name="TrainvitalsDeviceSlowed",
