@@ -85,6 +85,17 @@ def test_labels_and_texts(alert):
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=name_of)
+def test_chinese_has_chinese_punctuation(alert):
+    """Beside a Chinese character stands no half-width punctuation, and no mark that a draft left behind."""
+    texts = (alert.summary_zh, alert.description_zh, alert.action_zh, alert.impact_zh, alert.diagnosis_zh)
+    for text in texts:
+        plain = re.sub(r"`[^`]*`", "code", re.sub(r"\{\{.*?\}\}", "value", text))
+
+        assert not re.search(r"[\u4e00-\u9fff，。：；（）][,:;()?!]|[,:;()?!][\u4e00-\u9fff，。：；（）]", plain), plain
+        assert "@" not in plain
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=name_of)
 def test_labels_in_texts_are_kept_by_the_expression(alert):
     """A text names no label that the expression aggregates away."""
     used = set(re.findall(r"\$labels\.(\w+)", alert.summary + alert.description + alert.summary_zh))

@@ -35,7 +35,7 @@ DATA: tuple[Alert, ...] = (
             + _RANKS
             + ")."
         ),
-        description_zh=("最近 5 分钟有 {{ $value | humanizePercentage }} 的时间在等待下一个批次（" + _RANKS + ")。"),
+        description_zh=("最近 5 分钟有 {{ $value | humanizePercentage }} 的时间在等待下一个批次（" + _RANKS + "）。"),
         action=(
             "Data first: raise the number of loader workers and the prefetch; if the CPUs are busy, prepare samples "
             "beforehand; if the disk or network is busy, pack small files into shards or copy them to a local disk. "

@@ -32,13 +32,13 @@ def _error(category: Category, summary: str, summary_zh: str, action: str, actio
         action=action,
         action_zh=action_zh,
         impact="Such an error mostly ends the run; work since the last checkpoint is lost.",
-        impact_zh="这类错误大多会使训练终止;上一个检查点之后的工作会丢失。",
+        impact_zh="这类错误大多会使训练终止；上一个检查点之后的成果会丢失。",
         diagnosis=(
             "The finding names the root cause and where it was, not what followed from it; "
             "`trainvitals_log_errors_total` counts all causes. Read the log around that line."
         ),
         diagnosis_zh=(
-            "该发现给出的是根因及其位置,而不是它引发的后续错误;`trainvitals_log_errors_total` 统计所有原因。"
+            "告警正文给出根因及其位置，而不是随之而来的后续错误；`trainvitals_log_errors_total` 统计所有原因。"
             "请查看日志中该行前后的内容。"
         ),
     )
@@ -106,8 +106,8 @@ LOGS: tuple[Alert, ...] = (
             "With the probe in the training, all three can be told apart."
         ),
         diagnosis_zh=(
-            "仅凭日志无法区分进程已无声结束、挂起，还是输出被缓冲；"
-            "超过 `trainvitals_log_silence_seconds` 即视为沉默。@silent在训练中接入探针后，三种情况就能区分。"
+            "仅凭日志无法区分进程已无声结束、挂起，还是输出被缓冲；超过 `trainvitals_log_silence_seconds` 即视为沉默。"
+            f"告警会在 {duration(DEFAULTS.log_silent_longest)} 后自行结束。在训练中接入探针后，三种情况就能区分。"
         ),
     ),
 )

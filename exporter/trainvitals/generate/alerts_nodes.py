@@ -244,7 +244,7 @@ NODES: tuple[Alert, ...] = (
             "{{ $labels.instance }} 上有 {{ $value }} 个设备属于某个 rank、作业或进程，但一小时内没有工作。设备："
         )
         + _IDLE
-        + "。其上的 rank:"
+        + "。其上的 rank："
         + _IDLE_RANKS
         + "。Slurm 作业："
         + _IDLE_JOBS

@@ -68,7 +68,7 @@ PARAMETER: tuple[Alert, ...] = (
         ),
         action_zh=(
             "先等几百步：许多突增会自行恢复。先查数据：若未回落，检查该步起的批次，异常则跳过。"
-            "再查参数：从该步之前的最后一个检查点恢复，学习率减半，梯度裁剪到范数 1,Adam 的 beta2 设为 0.95。"
+            "再查参数：从该步之前的最后一个检查点恢复，学习率减半，梯度裁剪到范数 1，Adam 的 beta2 设为 0.95。"
             "后查模型：若反复出现，对嵌入或查询、键做归一化。"
         ),
         impact="Steps are lost until the loss is back; a spike that does not heal ends in divergence.",
