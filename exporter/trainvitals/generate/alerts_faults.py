@@ -111,7 +111,8 @@ FAULTS: tuple[Alert, ...] = (
         impact="A repair of the memory is not done yet; more errors there end the process.",
         impact_zh="显存修复尚未生效；同一位置再次出错会终止进程。",
         diagnosis=(
-            "`trainvitals_device_recovery_action_info` says which action the driver wants, the other two which repair waits."
+            "`trainvitals_device_recovery_action_info` says which action the driver wants, "
+            "the other two which repair waits."
         ),
         diagnosis_zh="`trainvitals_device_recovery_action_info` 说明驱动要求的操作，另外两个序列说明等待的是哪种修复。",
     ),
