@@ -209,6 +209,20 @@ def test_a_table_that_is_written_again(follow, tmp_path):
     assert run.attempt == 0
 
 
+def test_half_a_number_in_a_table_that_is_written_again_is_not_told(follow, tmp_path):
+    """It comes again, whole."""
+    path = tmp_path / "metrics.csv"
+    write(path, "epoch,step,train_loss\n", "0,9,2.5\n", "0,19,2.25\n", "0,29,1.7")
+    follower = follow("metrics.csv")
+    name = f"{tmp_path.name}/metrics"
+    assert steps(follower.poll()) == {name: [9, 19]}
+    write(path, "epoch,step,train_loss,val_loss\n", "0,9,2.5,\n", "0,19,2.25,\n", "0,29,1.75,\n", "0,39,1.5,\n")
+
+    (run,) = follower.poll()
+
+    assert [(step.step, step.values["loss"]) for step in run.steps] == [(29, 1.75), (39, 1.5)]
+
+
 def test_a_table_of_another_run(follow, tmp_path):
     """A file that was written anew by another run is a new attempt."""
     path = tmp_path / "metrics.csv"

@@ -297,3 +297,21 @@ def test_what_was_read_is_read_again_from_the_begin_of_a_line(log, size, text):
 
     assert b"".join(tail.again(size)).decode() == text
     assert read(tail) == "3333\n"
+
+
+def test_a_copy_whose_original_is_not_emptied_yet_comes_once(log):
+    """Renamed once, then copied: the copy and the new file say the same until the new one is emptied."""
+    tail = Tail(str(log))
+    read(tail)
+    old = log.rename(log.with_name("train.log.1"))
+    os.utime(old, (1.0, 1.0))
+    log.write_text("four 4444\nfive 5555\n")
+    shutil.copy(log, log.with_name("train.log.2"))
+
+    assert read(tail) + read(tail) == "|four 4444\nfive 5555\n"
+    append(log, "six\n")
+    assert read(tail) == "six\n"
+    log.write_text("")
+    read(tail)
+    append(log, "seven\n")
+    assert read(tail).removeprefix("|") == "seven\n"

@@ -172,7 +172,9 @@ class Reader:
         taken = 0
         for piece in tail.read(limit, final=final):
             if isinstance(piece, Begin):
-                yield self._flush()
+                # In a file that is written again the half line comes again, whole; half a number is a wrong one.
+                if not self._is_rewritten:
+                    yield self._flush()
                 self._begin()
                 continue
             self.read += len(piece)

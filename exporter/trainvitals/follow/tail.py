@@ -116,8 +116,7 @@ class Tail:
             else:
                 if limit <= 0 or not self._next:
                     return
-                self._switch(self._next.popleft())
-                begins = True
+                begins = self._switch(self._next.popleft())
                 if not self._next and not self._follows(self._file):
                     self._begin_again()
             if changes > _MOST_CHANGES:
@@ -240,11 +239,22 @@ class Tail:
         self._next.extend([*self._between(rest, here), here])
         return False
 
-    def _switch(self, file: _Open) -> None:
+    def _switch(self, file: _Open) -> bool:
+        """Go on in the next file; return whether it begins there."""
+        is_original = self._is_copy_of(file)
         if self._file is not None and self._file is not file:
             self._file.close()
-        self._take(file, 0)
+        self._take(file, self._offset if is_original else 0)
         self.changed = max(self.changed, file.changed)
+        return not is_original
+
+    def _is_copy_of(self, file: _Open) -> bool:
+        """Whether what was read is a copy of the next file, which was not emptied yet: it would come twice."""
+        here = self.position()
+        if here is None or not here.offset:
+            return False
+        file.refresh()
+        return file.is_at(here._replace(device=file.device, inode=file.inode))
 
     def _take(self, file: _Open, offset: int) -> None:
         """Go on in a file at its begin, or at the place that it was found by."""
