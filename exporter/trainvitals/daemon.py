@@ -58,7 +58,7 @@ class Exporter:
         self._interval = settings.collect.interval
         self._clock = clock
         self._spool = Spool(settings.spool.folders, keep=settings.spool.keep, remove=settings.spool.remove, clock=clock)
-        folder = state_folder(settings.sources, os.environ) if remembers_logs else ""
+        folder = state_folder(settings.sources.state_folder, os.environ) if remembers_logs else ""
         self.logs = LogsCollector.from_settings(settings.sources, folder and os.path.join(folder, "logs.json"), clock)
         keeper = Keeper(folder and os.path.join(folder, "judgement.state"), logs=self.logs, clock=clock)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.

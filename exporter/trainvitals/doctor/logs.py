@@ -42,7 +42,7 @@ def positions(here: Here) -> Iterator[Result]:
     if not here.settings.sources.paths:
         yield absent("no log is followed")
         return
-    folder = state_folder(here.settings.sources, here.environ)
+    folder = state_folder(here.settings.sources.state_folder, here.environ)
     there = folder
     while not os.path.lexists(there) and os.path.dirname(there) != there:
         there = os.path.dirname(there)

@@ -8,6 +8,7 @@ Chinese.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 
@@ -71,8 +72,9 @@ _SUBJECT = """\
 """
 
 #: What says where: every label but those that say what.  A scrape job and a name of an alert are no place.
+NO_PLACE = ("alertname", "severity", "category", "gauge", "job")
 _PLACE = (
-    '{{ range (.Labels.Remove (stringSlice "alertname" "severity" "category" "gauge" "job")).SortedPairs }}'
+    f"{{{{ range (.Labels.Remove (stringSlice {' '.join(map(json.dumps, NO_PLACE))})).SortedPairs }}}}"
     "{{ .Name }}={{ .Value }} {{ else }}-{{ end }}"
 )
 _TIME = '.Format "2006-01-02 15:04:05 MST"'

@@ -12,7 +12,6 @@ class Bucket:
     """Gives ``per_minute`` tokens a minute.  ``clock`` is monotonic, in seconds."""
 
     def __init__(self, per_minute: float, clock: Callable[[], float], burst: float = BURST) -> None:
-        self._rate = per_minute / 60.0
         # What is given at once is missing from the minute: rate * 60 + burst must not exceed what the robot takes.
         self._most = min(burst, per_minute)
         self._rate = (per_minute - self._most) / 60.0 or per_minute / 60.0

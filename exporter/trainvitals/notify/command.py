@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from trainvitals.config import ConfigError, SourcesSettings, state_folder
+from trainvitals.config import ConfigError, state_folder
 from trainvitals.notify.app import make_app
 from trainvitals.notify.bucket import Bucket
+from trainvitals.notify.channels import secret
 from trainvitals.notify.channels.base import Post
 from trainvitals.notify.courier import Courier, Target
 from trainvitals.notify.group import Alert, Group
@@ -91,7 +92,7 @@ def build(settings: Settings, memory: Memory, post: Post) -> Courier:
 
 
 def _serve(settings: Settings, listen: str, web: str | None) -> int:
-    folder = state_folder(SourcesSettings(state_folder=settings.state_folder), os.environ)
+    folder = state_folder(settings.state_folder, os.environ)
     try:
         memory = Memory(os.path.join(folder, "notify.db"), window=settings.duplicates, clock=time.time)
     except OSError as error:
@@ -111,8 +112,6 @@ def _serve(settings: Settings, listen: str, web: str | None) -> int:
 
 
 def _check(settings: Settings) -> int:
-    from trainvitals.notify.channels import secret  # noqa: PLC0415  Only here.
-
     wrong = 0
     for name, receiver in settings.receivers.items():
         for target in receiver.targets:

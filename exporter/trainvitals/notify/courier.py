@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Courier:
-    """Delivers to the targets of all receivers.  ``clock`` gives wall time, ``sleep`` waits.
+    """Delivers to the targets of all receivers.  ``clock`` gives wall time.
 
     One message is on its way once at a time: who sends it again meanwhile waits for the first one's fate.
     """

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from trainvitals.generate.messages import NO_PLACE
+
 #: A body has so many bytes at most, and so many alerts.
 LARGEST, MOST = 1 << 20, 1000
-#: Labels that say what, not where; a scrape job is no place.
-_NO_PLACE = frozenset({"alertname", "severity", "category", "gauge", "job"})
 
 Status = Literal["firing", "resolved"]
 _Texts = Annotated[dict[str, str], Field(max_length=256)]
@@ -49,7 +49,7 @@ class Alert(BaseModel):
     @property
     def place(self) -> str:
         """Where it is: the labels that say so."""
-        return " ".join(f"{name}={value}" for name, value in sorted(self.labels.items()) if name not in _NO_PLACE)
+        return " ".join(f"{name}={value}" for name, value in sorted(self.labels.items()) if name not in NO_PLACE)
 
     @property
     def mark(self) -> str:

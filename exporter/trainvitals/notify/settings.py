@@ -9,10 +9,9 @@ import dataclasses
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from trainvitals.config import ConfigError, Seconds
+from trainvitals.config import ConfigError, Seconds, read_sections
 from trainvitals.notify.channels import CHANNELS
 from trainvitals.notify.channels.base import Channel
 
@@ -63,17 +62,7 @@ class Settings(BaseModel):
 
 def load(path: str) -> Settings:
     """Read a file.  Raises ConfigError with one line."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = yaml.safe_load(file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise ConfigError(f"{path}: {where}{getattr(error, 'problem', None) or 'no YAML'}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: expected a mapping with the key receivers")
+    found = read_sections(path, "receivers:")
     try:
         settings = Settings.model_validate(found)
     except ValidationError as error:

@@ -17,7 +17,6 @@ from trainvitals.notify.channels import secret
 from trainvitals.notify.channels.base import Answer, Note, Post, Request, by_code, markdown
 
 URL = "https://open.feishu.cn/open-apis/bot/v2/hook"
-LARK_URL = "https://open.larksuite.com/open-apis/bot/v2/hook"
 _LATER = {9499: 60.0, 11232: 60.0, 11247: 60.0}
 _OURS = {19021: "signature", 19001: "token", 19022: "address", 19024: "keyword", 19002: "content", 11246: "content"}
 _COLORS = {"critical": "red", "warning": "orange", "info": "blue", "resolved": "green"}
