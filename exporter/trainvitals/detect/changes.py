@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainvitals.detect.segments import SETTINGS
 from trainvitals.telemetry import Event, Identity, Step, Steps
 
 #: A learning rate jumps when it is so many times the one before, or less than one part of so many, and when it moves
@@ -25,17 +26,8 @@ _FEW = 64
 #: batch of an epoch is smaller, and packed texts vary.
 _WINDOW = 16
 LEVELS = {"samples": ("batch_size", 1.2), "tokens": ("tokens_per_step", 1.5)}
-#: Values of steps that should stay, and the kind of change that another one is.  Frameworks have several names.
-STEADY = {
-    "batch_size": "batch_size",
-    "global_batch_size": "batch_size",
-    "loss_scale": "loss_scale",
-    "seq_len": "sequence_length",
-    "seq_length": "sequence_length",
-    "seqlen": "sequence_length",
-    "sequence_length": "sequence_length",
-    "world_size": "world_size",
-}
+#: Values of steps that should stay, and the kind of change that another one is.
+STEADY = {**SETTINGS, "loss_scale": "loss_scale"}
 #: Tables of a lineage.
 SUBJECTS = ("config", "dataset", "model", "code", "packages", "environment", "platform")
 #: Differences that are shown of a change, and characters of a name and a value.

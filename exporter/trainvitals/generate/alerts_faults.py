@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from trainvitals.devices.nvidia.xids import XIDS
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import listed
+from trainvitals.generate.texts import DEVICE_USERS, listed
 from trainvitals.generate.thresholds import DEFAULTS, duration
 
 _DEVICE = "device {{ $labels.device }} ({{ $labels.uuid }}) on {{ $labels.instance }}"
 _DEVICE_ZH = "{{ $labels.instance }} 上的设备 {{ $labels.device }}（{{ $labels.uuid }}）"
-_WHO = listed(
-    'trainvitals_rank_info{uuid=%q,uuid!=""}',
-    "rank {{ .Labels.rank }} of run {{ .Labels.run }}",
-    "uuid",
-    none="no rank known",
-)
 #: After which nothing on the device can go on until somebody acts.
 _FATAL = "|".join(str(code) for code, xid in XIDS.items() if xid.severity == "critical")
 _RECENT_XIDS = (
@@ -41,11 +35,11 @@ FAULTS: tuple[Alert, ...] = (
         severity="critical",
         gauge="health",
         # By the time of the event: a counter is above 0 already when the exporter comes.
-        expr=f"max by (instance, device, uuid) ({_RECENT_XIDS})",
+        expr=f"{_DEVICES} ({_RECENT_XIDS})",
         summary="A device on {{ $labels.instance }} reports a fault after which it cannot go on",
         summary_zh="{{ $labels.instance }} 上有设备报告致命故障",
-        description=f"The driver reported {_XIDS} of {_DEVICE}. Used by: {_WHO}.",
-        description_zh=f"驱动报告 {_DEVICE_ZH} 出现 {_XIDS}。使用者：{_WHO}。",
+        description=f"The driver reported {_XIDS} of {_DEVICE}. Used by: {DEVICE_USERS}.",
+        description_zh=f"驱动报告 {_DEVICE_ZH} 出现 {_XIDS}。使用者：{DEVICE_USERS}。",
         action=(
             "Take the node out of the job and resume from the last checkpoint on another. Then reset the device or "
             "reboot the node; a device that does it again is replaced. The XID's own advice is on the exporter's page."
@@ -104,8 +98,10 @@ FAULTS: tuple[Alert, ...] = (
         wait=DEFAULTS.device_down_for,
         summary="A device on {{ $labels.instance }} waits for a reset",
         summary_zh="{{ $labels.instance }} 上有设备等待重置",
-        description=f"The driver asks for an action on {_DEVICE} before it can be trusted again. Used by: {_WHO}.",
-        description_zh=f"驱动要求先处理 {_DEVICE_ZH}，之后才能继续信任它。使用者：{_WHO}。",
+        description=(
+            f"The driver asks for an action on {_DEVICE} before it can be trusted again. Used by: {DEVICE_USERS}."
+        ),
+        description_zh=f"驱动要求先处理 {_DEVICE_ZH}，之后才能继续信任它。使用者：{DEVICE_USERS}。",
         action="Reset the device between two jobs, or reboot the node; nothing has to be stopped for it at once.",
         action_zh="在两个作业之间重置该设备或重启节点；无需立即中断训练。",
         impact="A repair of the memory is not done yet; more errors there end the process.",
@@ -131,8 +127,8 @@ FAULTS: tuple[Alert, ...] = (
         keep=DEFAULTS.signal_keep,
         summary="A busy device on {{ $labels.instance }} is slowed down by its hardware",
         summary_zh="{{ $labels.instance }} 上忙碌的设备被硬件降频",
-        description=f"The clocks of {_DEVICE} are held down: {_LIMITS}. Used by: {_WHO}.",
-        description_zh=f"{_DEVICE_ZH} 的频率被压低：{_LIMITS}。使用者：{_WHO}。",
+        description=f"The clocks of {_DEVICE} are held down: {_LIMITS}. Used by: {DEVICE_USERS}.",
+        description_zh=f"{_DEVICE_ZH} 的频率被压低：{_LIMITS}。使用者：{DEVICE_USERS}。",
         action=(
             "hw_thermal: look at fans, air and coolant of the node, and at its neighbors. hw_power_brake: look at "
             "power supplies and the rack's power. Both at once or hw_slowdown alone: let the node be looked at."

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from trainvitals.generate.rules import Alert
-from trainvitals.generate.texts import listed
+from trainvitals.generate.texts import DEVICE_USERS, listed
 from trainvitals.generate.thresholds import DEFAULTS
-
-_DEVICE_USERS = listed(
-    'trainvitals_rank_info{uuid=%q,uuid!=""}',
-    "rank {{ .Labels.rank }} of run {{ .Labels.run }}",
-    "uuid",
-    none="no rank known",
-)
 
 _DOWN_REASON = listed(
     "trainvitals_device_down_info{instance=%q,device=%q,uuid=%q}",
@@ -77,12 +70,12 @@ NODES: tuple[Alert, ...] = (
         description="Device {{ $labels.device }} ({{ $labels.uuid }}) does not answer. Reason: "
         + _DOWN_REASON
         + ". It serves "
-        + _DEVICE_USERS
+        + DEVICE_USERS
         + ".",
         description_zh="设备 {{ $labels.device }}（{{ $labels.uuid }}）无响应。原因："
         + _DOWN_REASON
         + "。使用者："
-        + _DEVICE_USERS
+        + DEVICE_USERS
         + "。",
         action=(
             "Take the node out of the job and resume from the last checkpoint without it. On the node, read `dmesg` "

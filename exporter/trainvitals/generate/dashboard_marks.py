@@ -65,26 +65,24 @@ CHANGED = Annotation(
     color="purple",
     at_value=True,
 )
-ALERTED = Annotation(
-    name="Alerts",
-    name_zh="告警",
-    expr=f'ALERTS{{{RUN},alertname=~"Trainvitals.+",alertstate="firing"}}',
-    title="{{alertname}}",
-    title_zh="{{alertname}}",
-    text="{{severity}} {{category}}, run {{run}}",
-    text_zh="{{severity}} {{category}}，训练任务 {{run}}",
-    color="red",
-)
-NODE_ALERTED = Annotation(
-    name="Alerts",
-    name_zh="告警",
-    expr=f'ALERTS{{{NODE},alertname=~"Trainvitals.+",alertstate="firing"}}',
-    title="{{alertname}}",
-    title_zh="{{alertname}}",
-    text="{{severity}} {{category}}, node {{instance}} {{device}}",
-    text_zh="{{severity}} {{category}}，节点 {{instance}} {{device}}",
-    color="red",
-)
+
+
+def _alerted(matcher: str, whose: str, whose_zh: str) -> Annotation:
+    """Return the mark of our alerts that a matcher selects; ``whose`` says in words what they are about."""
+    return Annotation(
+        name="Alerts",
+        name_zh="告警",
+        expr=f'ALERTS{{{matcher},alertname=~"Trainvitals.+",alertstate="firing"}}',
+        title="{{alertname}}",
+        title_zh="{{alertname}}",
+        text=f"{{{{severity}}}} {{{{category}}}}, {whose}",
+        text_zh=f"{{{{severity}}}} {{{{category}}}}，{whose_zh}",
+        color="red",
+    )
+
+
+ALERTED = _alerted(RUN, "run {{run}}", "训练任务 {{run}}")
+NODE_ALERTED = _alerted(NODE, "node {{instance}} {{device}}", "节点 {{instance}} {{device}}")
 
 #: Of a run.
 MARKS: tuple[Annotation, ...] = (STARTED, SAVED, CHANGED, ALERTED)

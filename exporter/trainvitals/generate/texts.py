@@ -46,6 +46,15 @@ def findings(signal: str, none: str) -> str:
     )
 
 
+#: The ranks on the device with the uuid of the alert.
+DEVICE_USERS = listed(
+    'trainvitals_rank_info{uuid=%q,uuid!=""}',
+    "rank {{ .Labels.rank }} of run {{ .Labels.run }}",
+    "uuid",
+    none="no rank known",
+)
+
+
 def last_step(before: str = "", after: str = "") -> str:
     """Return a template that writes the number of the run's last step, or nothing."""
     source = lookup("max(trainvitals_step{run=%q})", "run")
