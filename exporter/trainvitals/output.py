@@ -11,6 +11,11 @@ from typing import Any, NoReturn, TextIO, cast
 CLOSED, FAILED = 141, 2
 
 
+def printable(text: str) -> str:
+    """Return a text with a blank for what would steer a terminal: it comes from logs, labels and names of others."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
 class OutputError(Exception):
     """Standard output takes no more.  It is no OSError, so that no library takes it for one of its own."""
 

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from trainvitals.bundle.ports import LOOPBACK
+from trainvitals.output import printable
 
 #: A header that our Alertmanager configuration adds, so that nobody has to read the state out of a subject.
 STATUS_HEADER = "X-Trainvitals-Status"
@@ -83,7 +84,7 @@ def _lines(lines: list[str]) -> tuple[str, ...]:
 
 def _clean(text: str) -> str:
     """Labels come from training jobs: nothing in them may steer a terminal."""
-    return "".join(character if character.isprintable() else " " for character in text).strip()
+    return printable(text).strip()
 
 
 class WebhookSink:

@@ -6,12 +6,11 @@ What comes from a log is escaped, and the page forbids itself to load anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 
 from trainvitals._version import __version__
 from trainvitals.diagnose.compare import Comparison
 from trainvitals.diagnose.curves import Curve
-from trainvitals.diagnose.plot import Line, Mark, plot
+from trainvitals.diagnose.plot import Line, Mark, plot, safe
 from trainvitals.diagnose.report import Report, RunReport
 from trainvitals.diagnose.signals import Signal, State
 
@@ -53,7 +52,7 @@ def as_html(report: Report) -> str:
         *([_comparison(report.comparison)] if report.comparison is not None else ()),
         *(_run(number, run) for number, run in enumerate(report.runs)),
         *_problems(report.problems),
-        f"<p><small>trainvitals {_text(__version__)}</small></p></body></html>\n",
+        f"<p><small>trainvitals {safe(__version__)}</small></p></body></html>\n",
     ]
     return "\n".join(parts)
 
@@ -62,8 +61,8 @@ def _summary(runs: Sequence[RunReport]) -> Iterator[str]:
     yield "<table><tr><th>state</th><th>run</th><th>findings</th></tr>"
     for number, run in enumerate(runs):
         found = ", ".join(row.signal for row in run.signals if row.is_finding)
-        link = f'<a href="#run{number}">{_text(run.case.name)}</a>'
-        yield f"<tr>{_state(run.state)}<td>{link}</td><td>{_text(found)}</td></tr>"
+        link = f'<a href="#run{number}">{safe(run.case.name)}</a>'
+        yield f"<tr>{_state(run.state)}<td>{link}</td><td>{safe(found)}</td></tr>"
     yield "</table>"
 
 
@@ -80,24 +79,24 @@ def _run(number: int, run: RunReport) -> str:
     ]
     rows = "".join(_row(row) for row in run.signals)
     return (
-        f'<h2 id="run{number}">{_text(case.name)}</h2><p>{_text("; ".join(part for part in about if part))}</p>'
+        f'<h2 id="run{number}">{safe(case.name)}</h2><p>{safe("; ".join(part for part in about if part))}</p>'
         "<table><tr><th>state</th><th>signal</th><th>since step</th><th>what is known</th></tr>"
         f"{rows}</table>{''.join(_plots(run))}"
     )
 
 
 def _row(row: Signal) -> str:
-    told = [_text(row.evidence or row.title)]
+    told = [safe(row.evidence or row.title)]
     if row.is_finding:
-        told.append(f"<small>{_text('; '.join(part for part in (row.severity, row.location) if part))}</small>")
+        told.append(f"<small>{safe('; '.join(part for part in (row.severity, row.location) if part))}</small>")
     if row.changes:
-        told.append(f"<small>before it: {_text('; '.join(row.changes))}</small>")
+        told.append(f"<small>before it: {safe('; '.join(row.changes))}</small>")
     if row.gated:
-        told.append(f"<small>left out: {_text(row.gated)}</small>")
+        told.append(f"<small>left out: {safe(row.gated)}</small>")
     if row.action and row.is_finding:
-        told.append(f'<b class="action">{_text(row.action)}</b>')
+        told.append(f'<b class="action">{safe(row.action)}</b>')
     since = "" if row.since_step is None else f"{row.since_step:,}"
-    cells = f'<td>{_text(row.signal)}</td><td class="number">{since}</td><td>{" ".join(told)}</td>'
+    cells = f'<td>{safe(row.signal)}</td><td class="number">{since}</td><td>{" ".join(told)}</td>'
     return f"<tr>{_state(row.state)}{cells}</tr>"
 
 
@@ -130,29 +129,29 @@ def _comparison(found: Comparison) -> str:
         rows.append(_cells([row.run, f"{row.step:,}", *numbers, at]))
     differences = ""
     if found.differences:
-        names = "".join(f"<th>{_text(row.run)}</th>" for row in found.rows)
+        names = "".join(f"<th>{safe(row.run)}</th>" for row in found.rows)
         lines = "".join(
             _cells([name, *(value or "not known" for value in values)]) for name, values in found.differences
         )
         differences = f"<p>What is known to differ:</p><table><tr><th></th>{names}</tr>{lines}</table>"
     return (
         f"<h2>Compared at {found.at:,.0f} {found.unit}</h2><table>{head}{''.join(rows)}</table>"
-        f"{''.join(f'<p><b>{_text(row.verdict)}</b></p>' for row in found.rows if row.verdict)}"
-        f"<p>The noise is that {_text(found.noise)}; the error of a loss is that of the noise within its run.</p>"
-        f"<p><b>{_text(found.checked)}</b></p>"
+        f"{''.join(f'<p><b>{safe(row.verdict)}</b></p>' for row in found.rows if row.verdict)}"
+        f"<p>The noise is that {safe(found.noise)}; the error of a loss is that of the noise within its run.</p>"
+        f"<p><b>{safe(found.checked)}</b></p>"
         f"{differences}"
     )
 
 
 def _cells(texts: Iterable[str]) -> str:
-    return f"<tr>{''.join(f'<td>{_text(text)}</td>' for text in texts)}</tr>"
+    return f"<tr>{''.join(f'<td>{safe(text)}</td>' for text in texts)}</tr>"
 
 
 def _problems(problems: dict[str, str]) -> Iterator[str]:
     if problems:
         yield "<h2>What could not be read</h2><table>"
         for path, why in sorted(problems.items()):
-            yield f"<tr><td>{_text(path)}</td><td>{_text(why)}</td></tr>"
+            yield f"<tr><td>{safe(path)}</td><td>{safe(why)}</td></tr>"
         yield "</table>"
 
 
@@ -162,8 +161,3 @@ def _state(state: State) -> str:
 
 def _number(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
-
-
-def _text(text: str) -> str:
-    """Return text that is safe anywhere in the page; what cannot be printed is a blank."""
-    return escape("".join(char if char.isprintable() else " " for char in text))

@@ -8,6 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from trainvitals.diagnose.curves import Curve, Extreme
+from trainvitals.output import printable
 
 WIDTH, HEIGHT = 860, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 10, 26
@@ -67,15 +68,15 @@ def plot(title: str, lines: Sequence[Line], marks: Iterable[Mark] = ()) -> str:
     across = _across(drawn)
     up = _up(min(finite), max(finite))
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_text(title)}">',
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{safe(title)}">',
         *_axes(across, up),
         *(part for line, pieces in drawn for part in _curve(line, pieces, across, up)),
         *_marks(marks, across),
         "</svg>",
     ]
-    keys = " ".join(f'<span class="{line.style}">{_text(line.name)}</span>' for line, _ in drawn)
+    keys = " ".join(f'<span class="{line.style}">{safe(line.name)}</span>' for line, _ in drawn)
     scale = ", logarithmic" if up.logarithmic else ""
-    return f"<figure><figcaption>{_text(title)}{scale} {keys}</figcaption>{''.join(parts)}</figure>\n"
+    return f"<figure><figcaption>{safe(title)}{scale} {keys}</figcaption>{''.join(parts)}</figure>\n"
 
 
 def _across(drawn: Sequence[tuple[Line, list[Extreme]]]) -> _Scale:
@@ -99,7 +100,7 @@ def _axes(across: _Scale, up: _Scale) -> Iterator[str]:
     for value in up.ticks():
         y = bottom - up.at(value)
         yield f'<path class="grid" d="M{_LEFT} {y:.1f}H{WIDTH - _RIGHT}"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" class="end">{_text(f"{value:.3g}")}</text>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" class="end">{safe(f"{value:.3g}")}</text>'
     for value in across.ticks():
         x = _LEFT + across.at(value)
         style = "end" if value == across.high else "middle"
@@ -135,10 +136,10 @@ def _marks(marks: Iterable[Mark], across: _Scale) -> Iterator[str]:
             x = _LEFT + across.at(mark.step)
             yield (
                 f'<path class="mark {mark.style}" d="M{x:.1f} {_TOP}V{HEIGHT - _BOTTOM}">'
-                f"<title>{_text(mark.text)}</title></path>"
+                f"<title>{safe(mark.text)}</title></path>"
             )
 
 
-def _text(text: str) -> str:
+def safe(text: str) -> str:
     """Return text that is safe anywhere in the page; what cannot be printed is a blank."""
-    return escape("".join(char if char.isprintable() else " " for char in text))
+    return escape(printable(text))

@@ -14,6 +14,7 @@ from trainvitals.diagnose.compare import Comparison
 from trainvitals.diagnose.curves import Curve
 from trainvitals.diagnose.report import Report, RunReport
 from trainvitals.diagnose.signals import LOG_ERROR, Signal, State
+from trainvitals.output import printable
 
 _STYLES = {State.fine: "green", State.watch: "yellow", State.act: "bold red", State.cannot_say: "dim"}
 _WORDS = {State.cannot_say: "cannot say"}
@@ -35,14 +36,14 @@ def show(report: Report, file: IO[str]) -> None:
     if report.comparison is not None:
         _compare(console, report.comparison)
     for path, why in sorted(report.problems.items()):
-        console.print(Text(clean(f"{path}: {why}"), style="yellow"))
+        console.print(Text(printable(f"{path}: {why}"), style="yellow"))
     if len(report.runs) > 1:
         console.print(Text(_total(report), style="bold"))
 
 
 def _show_run(console: Console, run: RunReport, *, in_full: bool) -> None:
     case = run.case
-    console.print(Text.assemble((clean(case.name), "bold"), "  ", (_word(run.state), _STYLES[run.state])))
+    console.print(Text.assemble((printable(case.name), "bold"), "  ", (_word(run.state), _STYLES[run.state])))
     console.print(Text("  " + _read_what(run), style="dim"))
     rows = [row for row in run.signals if in_full or row.is_finding]
     if in_full:
@@ -77,21 +78,21 @@ def _read_what(run: RunReport) -> str:
         f"{case.bad:,} lines made no sense" if case.bad else "",
         f"{len(case.complaints)} internal errors: {case.complaints[0]}" if case.complaints else "",
     ]
-    return clean("; ".join(part for part in parts if part))
+    return printable("; ".join(part for part in parts if part))
 
 
 def _told(row: Signal) -> Text:
-    text = Text(clean(row.evidence or row.title))
+    text = Text(printable(row.evidence or row.title))
     if row.is_finding and row.severity != "warning":
         text.append(f" ({row.severity})")
     if row.signal == LOG_ERROR and row.location:
-        text.append(f"; {clean(row.location)}")
+        text.append(f"; {printable(row.location)}")
     if row.changes:
-        text.append(f"\nbefore it: {clean('; '.join(row.changes))}", style="dim")
+        text.append(f"\nbefore it: {printable('; '.join(row.changes))}", style="dim")
     if row.gated:
-        text.append(f"\nleft out: {clean(row.gated)}", style="dim")
+        text.append(f"\nleft out: {printable(row.gated)}", style="dim")
     if row.action and row.is_finding:
-        text.append(f"\n{clean(row.action)}", style="bold")
+        text.append(f"\n{printable(row.action)}", style="bold")
     return text
 
 
@@ -128,13 +129,13 @@ def _compare(console: Console, found: Comparison) -> None:
         loss, error, floor, validation = ("" if number is None else f"{number:.4g}" for number in numbers)
         difference = "" if row.difference is None else f"{row.difference:+.4g}"
         at = "" if row.validation_step is None else f"{row.validation_step:,}"
-        table.add_row(Text(clean(row.run)), f"{row.step:,}", loss, error, difference, floor, validation, at)
+        table.add_row(Text(printable(row.run)), f"{row.step:,}", loss, error, difference, floor, validation, at)
     console.print(table)
     console.print(Text(f"noise: {found.noise}; error: of the loss, by the noise within the run"))
     for row in found.rows[:_IN_FULL]:
         if row.verdict:
-            console.print(Text(clean(row.verdict), style="bold"))
-    console.print(Text(clean(found.checked), style="bold yellow" if len(found.variables) > 1 else ""))
+            console.print(Text(printable(row.verdict), style="bold"))
+    console.print(Text(printable(found.checked), style="bold yellow" if len(found.variables) > 1 else ""))
     if found.differences and len(found.rows) <= _IN_FULL:
         console.print(_differences(found))
     console.print()
@@ -144,9 +145,9 @@ def _differences(found: Comparison) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
     table.add_column("differs", overflow="fold")
     for row in found.rows:
-        table.add_column(Text(clean(row.run)), overflow="fold")
+        table.add_column(Text(printable(row.run)), overflow="fold")
     for name, values in found.differences[:_MOST_SHOWN]:
-        table.add_row(Text(clean(name)), *(Text(clean(value) or "not known") for value in values))
+        table.add_row(Text(printable(name)), *(Text(printable(value) or "not known") for value in values))
     return table
 
 
@@ -157,8 +158,3 @@ def _total(report: Report) -> str:
 
 def _word(state: State) -> str:
     return _WORDS.get(state, state.value)
-
-
-def clean(text: str) -> str:
-    """Return text of a log without what moves a cursor or changes a colour."""
-    return "".join(char if char.isprintable() else " " for char in text)

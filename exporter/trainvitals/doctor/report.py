@@ -14,6 +14,7 @@ from rich.text import Text
 from trainvitals._version import __version__
 from trainvitals.doctor.base import Outcome
 from trainvitals.doctor.run import Row
+from trainvitals.output import printable
 
 _STYLES = {Outcome.OK: "green", Outcome.ABSENT: "dim", Outcome.PROBLEM: "bold red"}
 #: Width of the column of names: on a terminal, where it is folded, and elsewhere.
@@ -81,29 +82,24 @@ def _on_terminal(console: Console, rows: Sequence[Row]) -> None:
         grid.add_column(ratio=1, overflow="fold")
         style = _STYLES[row.result.outcome]
         outcome = Text(" " * _INDENT + row.result.outcome.value, style=style)
-        grid.add_row(outcome, Text(_clean(row.name)), Text(_clean(row.result.why)))
+        grid.add_row(outcome, Text(printable(row.name)), Text(printable(row.result.why)))
         console.print(grid)
         if row.result.action:
             start = Text(" " * (_INDENT + _OUTCOME_WIDTH + 2) + _prefix(row), style="dim")
             # Not folded: a command is there to be copied whole.
-            console.print(start.append(_clean(row.result.action), style="not dim cyan"), soft_wrap=True)
+            console.print(start.append(printable(row.result.action), style="not dim cyan"), soft_wrap=True)
 
 
 def _lines(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
-        start = f"{'':{_INDENT}}{row.result.outcome.value:<{_OUTCOME_WIDTH}}  {_clean(row.name):<{_NAME_WIDTH}}  "
-        yield start + _clean(row.result.why)
+        start = f"{'':{_INDENT}}{row.result.outcome.value:<{_OUTCOME_WIDTH}}  {printable(row.name):<{_NAME_WIDTH}}  "
+        yield start + printable(row.result.why)
         if row.result.action:
-            yield f"{'':{_INDENT + _OUTCOME_WIDTH + 2 + _NAME_WIDTH + 2}}{_prefix(row)}{_clean(row.result.action)}"
+            yield f"{'':{_INDENT + _OUTCOME_WIDTH + 2 + _NAME_WIDTH + 2}}{_prefix(row)}{printable(row.result.action)}"
 
 
 def _prefix(row: Row) -> str:
     return _FIX if row.result.outcome is Outcome.PROBLEM else _ADVICE
-
-
-def _clean(text: str) -> str:
-    """Return a text without what would move a terminal's cursor: names of devices and mounts come from outside."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _verdict(rows: Sequence[Row]) -> str:

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from trainvitals.diagnose.backtest.score import Judged, Result, Row, Total
 from trainvitals.diagnose.backtest.trial import Alarm, signals
-from trainvitals.diagnose.terminal import WIDEST, clean
+from trainvitals.diagnose.terminal import WIDEST
+from trainvitals.output import printable
 
 #: Alarms of a run that are named, and runs without one up to which each has its row.
 _NAMED, _IN_FULL = 4, 40
@@ -25,13 +26,13 @@ def show(result: Result, file: IO[str]) -> None:
     _signals(console, result)
     _totals(console, result)
     for path, why in sorted(result.problems.items()):
-        console.print(Text(clean(f"{path}: {why}"), style="yellow"))
+        console.print(Text(printable(f"{path}: {why}"), style="yellow"))
     broken = [row.trial for row in result.rows if row.trial.complaints]
     for trial in broken:
         text = f"{trial.name}: {len(trial.complaints)} internal errors: {trial.complaints[0]}"
-        console.print(Text(clean(text), style="yellow"))
+        console.print(Text(printable(text), style="yellow"))
     if result.unscored:
-        told = ", ".join(f"{clean(label)} ({count})" for label, count in result.unscored.most_common(12))
+        told = ", ".join(f"{printable(label)} ({count})" for label, count in result.unscored.most_common(12))
         console.print(Text(f"labels that no signal answers to, not scored: {told}", style="dim"))
 
 
@@ -49,7 +50,7 @@ def _runs(console: Console, result: Result) -> None:
         table = _table("run", "steps", "rules", "defaults", "what the rules say, after which step")
         for row in rows:
             alarms = [str(len(judged.alarms)) for judged in (row.rules, row.defaults)]
-            table.add_row(Text(clean(row.trial.name)), f"{row.trial.span:,}", *alarms, _told(row))
+            table.add_row(Text(printable(row.trial.name)), f"{row.trial.span:,}", *alarms, _told(row))
         console.print(table)
     if len(rows) < len(result.rows):
         console.print(Text(f"and {len(result.rows) - len(rows)} runs of which nothing was said or expected", "dim"))
@@ -101,11 +102,11 @@ def _answers(judged: Judged) -> list[str]:
     for expected, alarm in judged.answers:
         at = "" if expected.step is None else f" at {expected.step:,}"
         if alarm is None:
-            words.append(f"missed: {clean(expected.label)}{at}")
+            words.append(f"missed: {printable(expected.label)}{at}")
         elif expected.step is None:
-            words.append(f"found: {clean(expected.label)}")
+            words.append(f"found: {printable(expected.label)}")
         else:
-            words.append(f"found: {clean(expected.label)}{at}, delay {alarm.step - expected.step:,}")
+            words.append(f"found: {printable(expected.label)}{at}, delay {alarm.step - expected.step:,}")
     return words
 
 
