@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -34,6 +35,13 @@ def wait_until(question: Callable[[], T], *, timeout: float = PATIENCE) -> T:
         assert time.monotonic() < deadline, f"still {answer!r} after {timeout} s"
         time.sleep(0.01)
     return answer
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def trainer_environment(spool: str | Path, **more: str) -> dict[str, str]:

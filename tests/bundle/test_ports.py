@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import socket
 
+from tests.helpers import free_port
+
 from trainvitals.bundle import ports
-
-
-def free_port():
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_the_usual_port_is_taken_when_it_is_free():

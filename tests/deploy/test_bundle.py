@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.helpers import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -45,13 +45,6 @@ def until(condition, seconds, what):
                 return found
         time.sleep(0.5)
     raise AssertionError(f"{what}: not within {seconds:.0f} s")
-
-
-def free_port():
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def default_image(name):

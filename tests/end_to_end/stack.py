@@ -9,7 +9,6 @@ import http.server
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -21,15 +20,9 @@ from pathlib import Path
 
 import yaml
 from aiosmtpd.controller import Controller
+from tests.helpers import free_port
 
 from trainvitals.generate.write import rules_for_bundle
-
-
-def free_port():
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def until(condition, seconds=180.0, what="the condition"):

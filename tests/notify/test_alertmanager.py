@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,18 +15,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 import yaml
-from tests.helpers import wait_until
+from tests.helpers import free_port, wait_until
 from tests.notify.robots import Robots, settings
 
 ALERTMANAGER = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")
 KINDS = ("dingtalk", "feishu", "wecom")
-
-
-def free_port():
-    """Return a port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def answers(url, data=None):

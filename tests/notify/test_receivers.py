@@ -12,8 +12,8 @@ from urllib.parse import parse_qs
 
 import pytest
 import yaml
-from tests.helpers import wait_until
-from tests.notify.test_alertmanager import ALERTMANAGER, answers, free_port, post, process
+from tests.helpers import free_port, wait_until
+from tests.notify.test_alertmanager import ALERTMANAGER, answers, post, process
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 #: Read from a file by newer releases only.
