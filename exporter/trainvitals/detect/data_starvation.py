@@ -81,16 +81,14 @@ class DataStarvation:
         if numbers[-1] - self._number > len(numbers):
             strides = list(map(sub, numbers, [self._number, *numbers]))
             data, whole = list(map(mul, data, strides)), list(map(mul, whole, strides))
-        end, was_held = 0, self.held
-        while end < len(numbers):
-            end, moved = self._share.add_all(numbers, self._number, data, whole, end)
-            self._number = numbers[end - 1]
-            if moved:
-                self._finding.update(self._share)
-                if self.held and not was_held:
-                    return end
-                was_held = self.held
-        return end
+        reached, self._number, was_held = self._number, numbers[-1], self.held
+        for end in self._share.add_all(numbers, reached, data, whole):
+            self._finding.update(self._share)
+            if self.held and not was_held:
+                self._number = numbers[end - 1]
+                return end
+            was_held = self.held
+        return len(numbers)
 
     def _is_plain(self, steps: Steps) -> bool:
         """Whether nothing in a block has to be looked at alone."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from trainvitals.detect.base import Verdict
@@ -20,68 +22,71 @@ PHASES = "phases"
 NO_TRAINING = frozenset({"other", "init", "checkpoint", "evaluation"})
 
 
-class _Piece(NamedTuple):
+class _Place(NamedTuple):
+    """Where a piece of the window begins: the step, and both totals there."""
+
     step: int
-    steps: int
     part: float
     whole: float
 
 
 class Share:
-    """Seconds of one thing against seconds of training, in a window that moves on."""
+    """Seconds of one thing against seconds of training, in a window that moves on.
+
+    Both are totals since the start, and a piece of the window is what lies between two places: totals that never begin
+    anew are reckoned for a block in one go.
+    """
 
     def __init__(self) -> None:
-        self._pieces: deque[_Piece] = deque()
+        self._pieces: deque[_Place] = deque()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the window: another attempt begins."""
+        self._pieces.clear()
         self._part = self._whole = 0.0
-        #: Of the piece that begins.
-        self._new_part = self._new_whole = 0.0
-        self._new_steps = 0
+        #: The piece that is open: totals at its begin, its steps so far, and the total that ends it.
+        self._open_part = self._open_whole = 0.0
+        self._steps = 0
+        self._end = PIECE_SECONDS
         self._before: dict[str, float] = {}
 
     def add(self, step: int, steps: int, part: float, whole: float) -> bool:
         """Take what is next: ``part`` of ``whole`` seconds in so many steps; return whether the window moved on."""
         if not (0.0 <= part < 1e9 and 0.0 < whole < 1e9):
             return False
-        self._new_part += min(part, whole)
-        self._new_whole += whole
-        self._new_steps += steps
-        if self._new_whole < PIECE_SECONDS:
+        self._part += min(part, whole)
+        self._whole += whole
+        self._steps += steps
+        if self._whole < self._end:
             return False
         self._close(step)
         return True
 
-    def add_all(
-        self, numbers: list[int], reached: int, parts: list[float], wholes: list[float], begin: int
-    ) -> tuple[int, bool]:
-        """Take laps from a place on, until the window moves on; return the place behind them, and whether it does.
+    def add_all(self, numbers: list[int], reached: int, parts: list[float], wholes: list[float]) -> Iterator[int]:
+        """Take laps that end at these steps, the first of which begins at ``reached``.
 
-        They end at these steps, and the first of them begins at ``reached``.  No part may be more than its whole; for
-        their range see :meth:`add`.
+        Yield the place behind each after which the window has moved on; what comes behind the last that was asked for
+        is not taken.  No part may be more than its whole; for their range see :meth:`add`.
         """
-        part, whole, place = self._new_part, self._new_whole, begin
-        for place in range(begin, len(wholes)):
-            part += parts[place]
-            whole += wholes[place]
-            if whole >= PIECE_SECONDS:
-                break
-        self._new_part, self._new_whole = part, whole
-        self._new_steps += numbers[place] - reached
-        if whole < PIECE_SECONDS:
-            return place + 1, False
-        self._close(numbers[place])
-        return place + 1, True
+        part_totals = list(accumulate(parts, initial=self._part))
+        whole_totals = list(accumulate(wholes, initial=self._whole))
+        while (place := bisect_left(whole_totals, self._end, 1)) < len(whole_totals):
+            self._part, self._whole = part_totals[place], whole_totals[place]
+            self._steps += numbers[place - 1] - reached
+            reached = numbers[place - 1]
+            self._close(reached)
+            yield place
+        self._part, self._whole = part_totals[-1], whole_totals[-1]
+        self._steps += numbers[-1] - reached
 
     def _close(self, step: int) -> None:
-        piece = _Piece(step, self._new_steps, self._new_part, self._new_whole)
-        self._new_part = self._new_whole = 0.0
-        self._new_steps = 0
-        self._pieces.append(piece)
-        self._part += piece.part
-        self._whole += piece.whole
-        while self._whole - self._pieces[0].whole >= WINDOW_SECONDS:
-            old = self._pieces.popleft()
-            self._part -= old.part
-            self._whole -= old.whole
+        pieces = self._pieces
+        pieces.append(_Place(step - self._steps, self._open_part, self._open_whole))
+        self._open_part, self._open_whole, self._steps = self._part, self._whole, 0
+        self._end = self._whole + PIECE_SECONDS
+        while len(pieces) > 1 and self._whole - pieces[1].whole >= WINDOW_SECONDS:
+            pieces.popleft()
 
     def add_phases(self, step: int, phase: str, seconds: Mapping[str, float]) -> bool:
         """Take the seconds in all phases since the start; return whether ``phase`` is told at all."""
@@ -94,29 +99,23 @@ class Share:
             self._before = dict(seconds)
             return phase in seconds
         whole = sum(value for name, value in grown.items() if name not in NO_TRAINING)
-        if not self.add(step, 0, grown.get(phase, 0.0), whole) and self._new_whole > 0.0:
+        if not self.add(step, 0, grown.get(phase, 0.0), whole) and self._whole > self._open_whole:
             self._close(step)
         return phase in seconds
-
-    def clear(self) -> None:
-        """Forget the window: another attempt begins."""
-        self._pieces.clear()
-        self._part = self._whole = self._new_part = self._new_whole = 0.0
-        self._new_steps = 0
-        self._before = {}
 
     @property
     def ratio(self) -> float | None:
         """The share, from 0 to 1; None as long as too little was seen."""
-        part, whole = self._part + self._new_part, self._whole + self._new_whole
+        first = self._pieces[0] if self._pieces else _Place(0, self._open_part, self._open_whole)
+        whole = self._whole - first.whole
         if whole < LEAST_SECONDS:
             return None
-        return max(0.0, min(1.0, part / whole))
+        return max(0.0, min(1.0, (self._part - first.part) / whole))
 
     @property
     def since(self) -> int:
         """The step at which the window begins."""
-        return self._pieces[0].step - self._pieces[0].steps if self._pieces else 0
+        return self._pieces[0].step if self._pieces else 0
 
 
 class Finding:
