@@ -14,10 +14,10 @@ import trainvitals
 from trainvitals import detect
 from trainvitals.generate.alerts import ALERTS, rule_files
 from trainvitals.generate.docs import metrics_page
+from trainvitals.generate.limits import duration
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Record
 from trainvitals.generate.runbooks import runbooks
-from trainvitals.generate.thresholds import duration
 from trainvitals.metrics import FAMILIES
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")

@@ -14,16 +14,27 @@ from trainvitals.generate.alerts_parameter import PARAMETER
 from trainvitals.generate.alerts_runs import RUNS
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert, file_of_rules
+from trainvitals.generate.thresholds import DEFAULTS, Thresholds
 
-ALERTS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *NODES, *FAULTS, *META)
+ROWS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *NODES, *FAULTS, *META)
 
 #: The rule files besides recording.yml.
 FILES = ("resource", "data", "parameter", "meta")
 
 
-def rule_files() -> dict[str, str]:
+def alerts(thresholds: Thresholds) -> tuple[Alert, ...]:
+    """Return all alerts with the numbers of some thresholds."""
+    return tuple(row.at(thresholds) for row in ROWS)
+
+
+#: The alerts as they are shipped.
+ALERTS = alerts(DEFAULTS)
+
+
+def rule_files(thresholds: Thresholds = DEFAULTS) -> dict[str, str]:
     """Return the rule files by name: recording.yml and one per kind of alert."""
+    found = alerts(thresholds)
     files = {"recording.yml": file_of_rules("trainvitals-recording", RECORDS)}
     for name in FILES:
-        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", [alert for alert in ALERTS if alert.file == name])
+        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", [alert for alert in found if alert.file == name])
     return files

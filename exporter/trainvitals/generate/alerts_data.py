@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import ON_RANK, active, findings, listed
-from trainvitals.generate.thresholds import DEFAULTS
 
 _WAIT = next(record.expr for record in RECORDS if record.name == "run:trainvitals_data_wait:ratio")
 _RANKS = listed(
@@ -26,8 +26,8 @@ DATA: tuple[Alert, ...] = (
         severity="warning",
         gauge="efficiency",
         signal="data_starvation",
-        expr=f"(\n{_WAIT}\n) > {DEFAULTS.data_wait_ratio}",
-        wait=DEFAULTS.data_wait_for,
+        expr=f"(\n{_WAIT}\n) > {LIMITS.data_wait_ratio}",
+        wait=LIMITS.data_wait_for,
         summary="Run {{ $labels.run }}: the training waits for its data",
         summary_zh="训练 {{ $labels.run }}：训练在等待数据",
         description=(
@@ -65,7 +65,7 @@ DATA: tuple[Alert, ...] = (
         severity="warning",
         gauge="health",
         expr=active("data_error"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: samples cannot be read",
         summary_zh="训练 {{ $labels.run }}：有样本无法读取",
         description=findings("data_error", "Samples or batches could not be read, or a check complained of them") + ".",
@@ -103,7 +103,7 @@ DATA: tuple[Alert, ...] = (
         gauge="learning",
         signal="outlier_recurs",
         expr=active("outlier_recurs"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the same step is odd again: something is in its data",
         summary_zh="训练 {{ $labels.run }}：同一步再次异常，问题在数据中",
         description=findings("outlier_recurs", "A step that was odd in an attempt before is odd again") + ".",

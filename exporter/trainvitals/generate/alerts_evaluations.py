@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import active, findings
-from trainvitals.generate.thresholds import DEFAULTS
 
 
 def _statistic(signal: str, name: str) -> str:
@@ -21,7 +21,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         signal="overfitting",
         # Below a rise of 3 % the finding is an info.
         expr=f"{active('overfitting')} and on (run) {_statistic('overfitting', 'generalisation_loss')} >= 0.03",
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: training and validation loss part",
         summary_zh="训练 {{ $labels.run }}：训练损失与验证损失分叉",
         description=findings("overfitting", "The validation loss rises while the training loss falls") + ".",
@@ -57,7 +57,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         signal="forgetting",
         # Up to 2 % on average the finding is an info.
         expr=f"{active('forgetting')} and on (run) {_statistic('forgetting', 'decline')} >= 0.02",
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: benchmarks are worse than at the begin",
         summary_zh="训练 {{ $labels.run }}：基准评测低于训练初期",
         description=findings("forgetting", "What the model knew before is declining") + ".",
@@ -87,7 +87,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         signal="evaluation_mismatch",
         # Half the training loss or less is meant as a rule, and an info.
         expr=(f"{active('evaluation_mismatch')} unless on (run) {_statistic('evaluation_mismatch', 'factor')} <= 0.5"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the evaluation does not fit the training",
         summary_zh="训练 {{ $labels.run }}：评估与训练不一致",
         description=findings("evaluation_mismatch", "The validation loss is another quantity than the training loss")
@@ -117,7 +117,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="leakage_suspected",
         expr=active("leakage_suspected"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the validation is better than the training explains",
         summary_zh="训练 {{ $labels.run }}：验证结果好于训练所能解释的水平",
         description=findings("leakage_suspected", "Samples of the validation may be in the training data") + ".",
@@ -144,7 +144,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="metric_decoupled",
         expr=active("metric_decoupled"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the metric does not follow the loss",
         summary_zh="训练 {{ $labels.run }}：指标未随损失改善",
         description=findings("metric_decoupled", "The loss falls, and a metric of the evaluation does not follow")

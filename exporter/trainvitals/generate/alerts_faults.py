@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trainvitals.devices.nvidia.xids import XIDS
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
-from trainvitals.generate.thresholds import DEFAULTS, duration
 
 _DEVICE = "device {{ $labels.device }} ({{ $labels.uuid }}) on {{ $labels.instance }}"
 _DEVICE_ZH = "{{ $labels.instance }} 上的设备 {{ $labels.device }}（{{ $labels.uuid }}）"
@@ -13,7 +13,7 @@ _DEVICE_ZH = "{{ $labels.instance }} 上的设备 {{ $labels.device }}（{{ $lab
 _FATAL = "|".join(str(code) for code, xid in XIDS.items() if xid.severity == "critical")
 _RECENT_XIDS = (
     f'time() - max by (instance, device, uuid, xid) (trainvitals_device_xid_last_timestamp_seconds{{xid=~"{_FATAL}"}}) '
-    f"< {DEFAULTS.fault_window}"
+    f"< {LIMITS.fault_window}"
 )
 _XIDS = listed(
     f'trainvitals_device_xid_last_timestamp_seconds{{uuid=%q,xid=~"{_FATAL}"}}',
@@ -70,7 +70,7 @@ FAULTS: tuple[Alert, ...] = (
           trainvitals_device_row_remap_failed == 1 or trainvitals_device_ecc_sram_threshold_exceeded == 1
         )
         """,
-        wait=DEFAULTS.device_down_for,
+        wait=LIMITS.device_down_for,
         summary="A device on {{ $labels.instance }} must be replaced: its memory cannot be repaired any more",
         summary_zh="{{ $labels.instance }} 上有设备的显存已无法修复，需要更换",
         description=f"Of {_DEVICE} a row could not be replaced, or its SRAM has had more errors than its maker allows.",
@@ -95,7 +95,7 @@ FAULTS: tuple[Alert, ...] = (
           or trainvitals_device_retired_pages_pending == 1
         )
         """,
-        wait=DEFAULTS.device_down_for,
+        wait=LIMITS.device_down_for,
         summary="A device on {{ $labels.instance }} waits for a reset",
         summary_zh="{{ $labels.instance }} 上有设备等待重置",
         description=(
@@ -121,10 +121,10 @@ FAULTS: tuple[Alert, ...] = (
         expr=f"""
         {_DEVICES} (trainvitals_device_clock_limited{{reason=~"{_SLOWED}"}}) == 1
         and on (instance, device, uuid)
-        {_DEVICES} (trainvitals_device_utilization_ratio) > {DEFAULTS.busy_ratio}
+        {_DEVICES} (trainvitals_device_utilization_ratio) > {LIMITS.busy_ratio}
         """,
-        wait=DEFAULTS.device_slowed_for,
-        keep=DEFAULTS.signal_keep,
+        wait=LIMITS.device_slowed_for,
+        keep=LIMITS.signal_keep,
         summary="A busy device on {{ $labels.instance }} is slowed down by its hardware",
         summary_zh="{{ $labels.instance }} 上忙碌的设备被硬件降频",
         description=f"The clocks of {_DEVICE} are held down: {_LIMITS}. Used by: {DEVICE_USERS}.",
@@ -156,8 +156,8 @@ FAULTS: tuple[Alert, ...] = (
         and on (instance, hca, port)
         max by (instance, hca, port) (max_over_time(trainvitals_infiniband_port_up[1d])) == 1
         """,
-        wait=DEFAULTS.link_down_for,
-        keep=DEFAULTS.signal_keep,
+        wait=LIMITS.link_down_for,
+        keep=LIMITS.signal_keep,
         summary="Port {{ $labels.hca }}/{{ $labels.port }} on {{ $labels.instance }} is down",
         summary_zh="{{ $labels.instance }} 的端口 {{ $labels.hca }}/{{ $labels.port }} 已断开",
         description="The port was up within the last day and is down now.",
@@ -179,9 +179,9 @@ FAULTS: tuple[Alert, ...] = (
         severity="warning",
         gauge="health",
         expr=(
-            f"max by (instance, hca, port) (increase(trainvitals_infiniband_flaps_total[1h])) >= {DEFAULTS.link_flaps}"
+            f"max by (instance, hca, port) (increase(trainvitals_infiniband_flaps_total[1h])) >= {LIMITS.link_flaps}"
         ),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Port {{ $labels.hca }}/{{ $labels.port }} on {{ $labels.instance }} goes down again and again",
         summary_zh="{{ $labels.instance }} 的端口 {{ $labels.hca }}/{{ $labels.port }} 反复断开",
         description='It went down {{ $value | printf "%.0f" }} times in the last hour.',
@@ -200,7 +200,7 @@ FAULTS: tuple[Alert, ...] = (
         severity="critical",
         gauge="health",
         expr="max by (instance, mountpoint) (trainvitals_host_filesystem_stuck) == 1",
-        wait=DEFAULTS.filesystem_stuck_for,
+        wait=LIMITS.filesystem_stuck_for,
         summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 的文件系统 {{ $labels.mountpoint }} 无响应",
         description="A probe of {{ $labels.mountpoint }} has not come back.",
@@ -224,9 +224,9 @@ FAULTS: tuple[Alert, ...] = (
         expr=f"""
         max by (instance, mountpoint) (
           trainvitals_host_filesystem_files_free / (trainvitals_host_filesystem_files > 0)
-        ) < {DEFAULTS.filesystem_inodes_ratio}
+        ) < {LIMITS.filesystem_inodes_ratio}
         """,
-        wait=DEFAULTS.filesystem_for,
+        wait=LIMITS.filesystem_for,
         summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} has hardly room for another file",
         summary_zh="{{ $labels.instance }} 的文件系统 {{ $labels.mountpoint }} 的 inode 即将用尽",
         description="{{ $value | humanizePercentage }} of the inodes are free.",
@@ -244,7 +244,7 @@ FAULTS: tuple[Alert, ...] = (
         category="resource",
         severity="warning",
         gauge="health",
-        expr=f"max by (instance) (increase(trainvitals_host_oom_kills_total[{duration(DEFAULTS.fault_window)}])) > 0",
+        expr=f"max by (instance) (increase(trainvitals_host_oom_kills_total[{LIMITS.fault_window:duration}])) > 0",
         summary="Node {{ $labels.instance }}: the kernel killed a process for want of memory",
         summary_zh="节点 {{ $labels.instance }}：内核因内存不足杀死了进程",
         description='{{ $value | printf "%.0f" }} or more in the last minutes.',
@@ -269,7 +269,7 @@ FAULTS: tuple[Alert, ...] = (
         severity="warning",
         gauge="health",
         expr="max by (instance) (trainvitals_host_clock_synchronized) == 0",
-        wait=DEFAULTS.clock_for,
+        wait=LIMITS.clock_for,
         summary="The clock of node {{ $labels.instance }} is not synchronized",
         summary_zh="节点 {{ $labels.instance }} 的时钟未同步",
         description="No time service has vouched for it for half an hour.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import active, findings
-from trainvitals.generate.thresholds import DEFAULTS
 
 LEARNING: tuple[Alert, ...] = (
     Alert(
@@ -15,7 +15,7 @@ LEARNING: tuple[Alert, ...] = (
         gauge="learning",
         signal="loss_not_falling",
         expr=active("loss_not_falling"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the loss does not fall",
         summary_zh="训练 {{ $labels.run }}：损失没有下降",
         description=findings("loss_not_falling", "The run has not learnt since it began") + ".",
@@ -45,7 +45,7 @@ LEARNING: tuple[Alert, ...] = (
         gauge="learning",
         signal="loss_diverged",
         expr=active("loss_diverged"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the loss is far above what it was",
         summary_zh="训练 {{ $labels.run }}：损失远高于此前水平",
         description=findings("loss_diverged", "The loss has left the level that it had reached and does not come back")
@@ -75,7 +75,7 @@ LEARNING: tuple[Alert, ...] = (
         gauge="learning",
         signal="loss_drift",
         expr=active("loss_drift"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the loss rises slowly",
         summary_zh="训练 {{ $labels.run }}：损失缓慢上升",
         description=findings("loss_drift", "The loss is above its level of some hundred steps before") + ".",
@@ -104,7 +104,7 @@ LEARNING: tuple[Alert, ...] = (
         gauge="learning",
         signal="loss_collapsed",
         expr=active("loss_collapsed"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the loss is exactly 0",
         summary_zh="训练 {{ $labels.run }}：损失恰好为 0",
         description=findings("loss_collapsed", "The loss fell to exactly 0 from one step to the next") + ".",
@@ -132,7 +132,7 @@ LEARNING: tuple[Alert, ...] = (
         gauge="learning",
         signal="gradient_anomaly",
         expr=active("gradient_anomaly"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: gradients explode, vanish or overflow",
         summary_zh="训练 {{ $labels.run }}：梯度爆炸、消失或溢出",
         description=findings("gradient_anomaly", "The norm of the gradients, or the loss scale, is out of its range")
@@ -163,7 +163,7 @@ LEARNING: tuple[Alert, ...] = (
         gauge="learning",
         signal="stop_loss",
         expr=active("stop_loss"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: what was agreed to stop it by has come true",
         summary_zh="训练 {{ $labels.run }}：已满足事先约定的停止条件",
         description=findings("stop_loss", "A rule that was agreed before the run is met") + ".",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert, Category
 from trainvitals.generate.texts import findings, last_step
-from trainvitals.generate.thresholds import DEFAULTS, duration
 
 _SILENT = f"""
 max by (run) (
   (trainvitals_snapshot_timestamp_seconds - on (job, instance) group_right () trainvitals_log_grown_timestamp_seconds)
-  < {DEFAULTS.log_silent_longest}
+  < {LIMITS.log_silent_longest}
   and on (job, instance, run) trainvitals_rank_state{{state="silent"}} == 1
 )
 """
@@ -24,7 +24,7 @@ def _error(category: Category, summary: str, summary_zh: str, action: str, actio
         severity="critical",
         gauge="health",
         expr=f'count by (run) (trainvitals_finding_info{{signal="log_error",category="{category}"}}) > 0',
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: " + summary,
         summary_zh="训练 {{ $labels.run }}：" + summary_zh,
         description=findings("log_error", "The log told of an error") + ".",
@@ -102,12 +102,12 @@ LOGS: tuple[Alert, ...] = (
         diagnosis=(
             "A log cannot tell an end without a word from a hang or from a buffer; `trainvitals_log_silence_seconds` "
             "is the pause from which it counts as silent. "
-            f"The alert ends by itself after {duration(DEFAULTS.log_silent_longest)}. "
+            f"The alert ends by itself after {LIMITS.log_silent_longest:duration}. "
             "With the probe in the training, all three can be told apart."
         ),
         diagnosis_zh=(
             "仅凭日志无法区分进程已无声结束、挂起，还是输出被缓冲；超过 `trainvitals_log_silence_seconds` 即视为沉默。"
-            f"告警会在 {duration(DEFAULTS.log_silent_longest)} 后自行结束。在训练中接入探针后，三种情况就能区分。"
+            f"告警会在 {LIMITS.log_silent_longest:duration} 后自行结束。在训练中接入探针后，三种情况就能区分。"
         ),
     ),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.records import RANK
 from trainvitals.generate.rules import JOB, Alert
 from trainvitals.generate.texts import ON_RANK, listed
-from trainvitals.generate.thresholds import DEFAULTS, duration
 
-_WINDOW = duration(DEFAULTS.loss_window)
+_WINDOW = f"{LIMITS.loss_window:duration}"
 
 _EXPORTERS: tuple[Alert, ...] = (
     Alert(
@@ -17,8 +17,8 @@ _EXPORTERS: tuple[Alert, ...] = (
         severity="critical",
         gauge="health",
         # The mean over a window, not `up == 0`: an exporter that flaps would reset the wait again and again.
-        expr=f'max by (instance) (avg_over_time(up{{job="{JOB}"}}[{duration(DEFAULTS.exporter_down_window)}])) < 0.5',
-        wait=DEFAULTS.exporter_down_for,
+        expr=f'max by (instance) (avg_over_time(up{{job="{JOB}"}}[{LIMITS.exporter_down_window:duration}])) < 0.5',
+        wait=LIMITS.exporter_down_for,
         summary="The exporter on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上的导出器无响应",
         description=(
@@ -46,7 +46,7 @@ _EXPORTERS: tuple[Alert, ...] = (
         severity="critical",
         gauge="health",
         expr=f'absent(up{{job="{JOB}"}}) == 1',
-        wait=DEFAULTS.no_exporter_for,
+        wait=LIMITS.no_exporter_for,
         summary="Prometheus knows no exporter of training runs",
         summary_zh="Prometheus 没有任何训练导出器目标",
         description=f"No target of the scrape job {JOB} exists: nothing is watched.",
@@ -67,8 +67,8 @@ _EXPORTERS: tuple[Alert, ...] = (
         category="resource",
         severity="warning",
         gauge="health",
-        expr=f"max by (instance) (time() - trainvitals_snapshot_timestamp_seconds) > {DEFAULTS.snapshot_age}",
-        wait=DEFAULTS.device_down_for,
+        expr=f"max by (instance) (time() - trainvitals_snapshot_timestamp_seconds) > {LIMITS.snapshot_age}",
+        wait=LIMITS.device_down_for,
         summary="The exporter on {{ $labels.instance }} shows old values",
         summary_zh="{{ $labels.instance }} 上的导出器数据过旧",
         description="Its values were taken {{ $value | humanizeDuration }} ago.",
@@ -90,7 +90,7 @@ _EXPORTERS: tuple[Alert, ...] = (
         severity="warning",
         gauge="health",
         expr="min by (instance, collector) (trainvitals_collector_success) == 0",
-        wait=DEFAULTS.collector_for,
+        wait=LIMITS.collector_for,
         summary="The exporter on {{ $labels.instance }} cannot read {{ $labels.collector }}",
         summary_zh="{{ $labels.instance }} 上的导出器无法读取 {{ $labels.collector }}",
         description=(
@@ -162,7 +162,7 @@ _LOSSES: tuple[Alert, ...] = (
         gauge="health",
         # A file from before the last boot is an old run on a disk, not a fault.
         expr='max by (instance, reason) (trainvitals_rank_files_rejected{reason!="boot"}) > 0',
-        wait=DEFAULTS.rejected_for,
+        wait=LIMITS.rejected_for,
         summary="The exporter on {{ $labels.instance }} cannot use files in the spool",
         summary_zh="{{ $labels.instance }} 上的导出器无法使用 spool 中的文件",
         description='{{ $value | printf "%.0f" }} rank files are rejected, reason: {{ $labels.reason }}.',

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
-from trainvitals.generate.thresholds import DEFAULTS
 
 _DOWN_REASON = listed(
     "trainvitals_device_down_info{instance=%q,device=%q,uuid=%q}",
@@ -31,9 +31,9 @@ _MISSING = listed(
     by="pci_bus_id",
     none="no address known",
 )
-_IS_IDLE = f"trainvitals_device_idle_seconds > {DEFAULTS.device_idle}"
+_IS_IDLE = f"trainvitals_device_idle_seconds > {LIMITS.device_idle}"
 _IDLE = listed(
-    f"trainvitals_device_idle_seconds{{instance=%q}} > {DEFAULTS.device_idle}",
+    f"trainvitals_device_idle_seconds{{instance=%q}} > {LIMITS.device_idle}",
     "device {{ .Labels.device }}",
     "instance",
     by="device",
@@ -64,7 +64,7 @@ NODES: tuple[Alert, ...] = (
         unless on (instance, device, uuid)
         trainvitals_device_down_info{reason="paused"}
         """,
-        wait=DEFAULTS.device_down_for,
+        wait=LIMITS.device_down_for,
         summary="Device {{ $labels.device }} on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上的设备 {{ $labels.device }} 无响应",
         description="Device {{ $labels.device }} ({{ $labels.uuid }}) does not answer. Reason: "
@@ -119,7 +119,7 @@ NODES: tuple[Alert, ...] = (
         )
         unless on (instance, vendor) trainvitals_device_source_up == 0
         """,
-        wait=DEFAULTS.devices_missing_for,
+        wait=LIMITS.devices_missing_for,
         summary="Node {{ $labels.instance }} has fewer {{ $labels.vendor }} devices than it should",
         summary_zh="节点 {{ $labels.instance }} 的 {{ $labels.vendor }} 设备少于应有数量",
         description=(
@@ -162,7 +162,7 @@ NODES: tuple[Alert, ...] = (
         severity="info",
         gauge="health",
         expr='max by (instance, vendor) (trainvitals_device_source_down_info{reason="paused"}) == 1',
-        wait=DEFAULTS.devices_paused_for,
+        wait=LIMITS.devices_paused_for,
         summary="The {{ $labels.vendor }} devices on {{ $labels.instance }} are not watched",
         summary_zh="{{ $labels.instance }} 上的 {{ $labels.vendor }} 设备未被监控",
         description="Somebody paused the reading of the devices, for a reset or a new driver, and it is still paused.",
@@ -185,7 +185,7 @@ NODES: tuple[Alert, ...] = (
         unless on (instance, vendor)
         trainvitals_device_source_down_info{reason="paused"}
         """,
-        wait=DEFAULTS.device_source_for,
+        wait=LIMITS.device_source_for,
         summary="The driver of the {{ $labels.vendor }} devices on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上 {{ $labels.vendor }} 设备的驱动无响应",
         description=(
@@ -272,9 +272,9 @@ NODES: tuple[Alert, ...] = (
         expr=f"""
         max by (instance) (
           trainvitals_host_memory_available_bytes / (trainvitals_host_memory_total_bytes > 0)
-        ) < {DEFAULTS.memory_available_ratio}
+        ) < {LIMITS.memory_available_ratio}
         """,
-        wait=DEFAULTS.memory_for,
+        wait=LIMITS.memory_for,
         summary="Node {{ $labels.instance }} runs out of memory",
         summary_zh="节点 {{ $labels.instance }} 内存即将耗尽",
         description="Only {{ $value | humanizePercentage }} of the memory can still be had without swapping.",
@@ -304,12 +304,12 @@ NODES: tuple[Alert, ...] = (
         max by (instance, mountpoint) (
           trainvitals_host_filesystem_available_bytes{{mountpoint!~"/(boot|snap)(/.*)?"}}
           / (trainvitals_host_filesystem_size_bytes > 0)
-        ) < {DEFAULTS.filesystem_available_ratio}
+        ) < {LIMITS.filesystem_available_ratio}
         and on (instance, mountpoint)
         max by (instance, mountpoint) (trainvitals_host_filesystem_available_bytes)
-          < {DEFAULTS.filesystem_available_bytes:.0f}
+          < {LIMITS.filesystem_available_bytes}
         """,
-        wait=DEFAULTS.filesystem_for,
+        wait=LIMITS.filesystem_for,
         summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} is almost full",
         summary_zh="{{ $labels.instance }} 上的文件系统 {{ $labels.mountpoint }} 即将写满",
         description="Only {{ $value | humanizePercentage }} of {{ $labels.mountpoint }} is free.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import active, findings
-from trainvitals.generate.thresholds import DEFAULTS
 
 PACE: tuple[Alert, ...] = (
     Alert(
@@ -15,7 +15,7 @@ PACE: tuple[Alert, ...] = (
         gauge="efficiency",
         signal="slowdown",
         expr=active("slowdown"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: steps take longer than before",
         summary_zh="训练 {{ $labels.run }}：每步耗时变长",
         description=findings("slowdown", "Steps take longer than the same run needed before") + ".",
@@ -50,7 +50,7 @@ PACE: tuple[Alert, ...] = (
         severity="warning",
         gauge="efficiency",
         expr=active("straggler"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: one rank keeps the others waiting",
         summary_zh="训练 {{ $labels.run }}：有 rank 拖慢其他 rank",
         description=findings("straggler", "A rank works longer in each step than the others") + ".",
@@ -85,7 +85,7 @@ PACE: tuple[Alert, ...] = (
         gauge="efficiency",
         signal="communication_bound",
         expr=active("communication_bound"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: much of the time is communication that nothing hides",
         summary_zh="训练 {{ $labels.run }}：大量时间花在未被掩盖的通信上",
         description=findings("communication_bound", "A fifth of the time or more is exposed communication") + ".",

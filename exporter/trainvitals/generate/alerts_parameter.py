@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import active, findings
-from trainvitals.generate.thresholds import DEFAULTS
 
 PARAMETER: tuple[Alert, ...] = (
     Alert(
@@ -15,7 +15,7 @@ PARAMETER: tuple[Alert, ...] = (
         gauge="learning",
         signal="loss_nonfinite",
         expr=active("loss_nonfinite"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the loss is NaN or infinite",
         summary_zh="训练 {{ $labels.run }}：损失为 NaN 或无穷大",
         description=findings("loss_nonfinite", "A rank reported a loss that is not finite") + ".",
@@ -52,7 +52,7 @@ PARAMETER: tuple[Alert, ...] = (
         gauge="learning",
         signal="loss_spike",
         expr=active("loss_spike"),
-        keep=DEFAULTS.signal_keep,
+        keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the loss has jumped out of its noise",
         summary_zh="训练 {{ $labels.run }}：损失出现突增",
         description=findings("loss_spike", "The loss rose above its own noise and stays there") + ".",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.records import RANK, ranks_in, step_age
 from trainvitals.generate.rules import Alert, indent
 from trainvitals.generate.texts import ON_RANK, last_step, listed
-from trainvitals.generate.thresholds import DEFAULTS, duration
 
 
 def _ended(state: str) -> str:
@@ -18,7 +18,7 @@ def _ended_ranks(state: str) -> str:
 
 
 _FAILURES = "trainvitals_checkpoint_failures_total"
-_FAILURE_WINDOW = duration(DEFAULTS.checkpoint_failure_window)
+_FAILURE_WINDOW = f"{LIMITS.checkpoint_failure_window:duration}"
 # An exporter that starts again has forgotten the attempts before the last: a counter that fell is no new failure.
 _FAILED_SAVES = f"increase({_FAILURES}[{_FAILURE_WINDOW}]) unless resets({_FAILURES}[{_FAILURE_WINDOW}]) > 0"
 _FAILED_SAVES_OF_RUN = _FAILED_SAVES.replace(_FAILURES, _FAILURES + "{run=%q}")
@@ -28,22 +28,22 @@ max by (run) (
   (
     (
 {indent(step_age(), 6)}
-    ) > {DEFAULTS.stall}
+    ) > {LIMITS.stall}
     and {RANK} trainvitals_phase{{phase!~"init|evaluation|checkpoint"}} == 1
     and {RANK} (
 {indent(step_age(), 6)}
-    ) > {DEFAULTS.stall_steps} * (
+    ) > {LIMITS.stall_steps} * (
       rate(trainvitals_step_duration_seconds_sum[1h]) / (rate(trainvitals_step_duration_seconds_count[1h]) > 0)
     )
     or
     (
 {indent(step_age(), 6)}
-    ) > {DEFAULTS.stall_start}
+    ) > {LIMITS.stall_start}
     and {RANK} trainvitals_phase{{phase!~"evaluation|checkpoint"}} == 1
     or
     (
 {indent(step_age(), 6)}
-    ) > {DEFAULTS.stall_slow_phase}
+    ) > {LIMITS.stall_slow_phase}
   )
   unless {RANK} trainvitals_step >= trainvitals_target_steps - 1
 )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import yaml
 
-from trainvitals.generate.thresholds import duration
+from trainvitals.generate.limits import Limit, duration, fill, number
+from trainvitals.generate.thresholds import Thresholds
 
 Severity = Literal["critical", "warning", "info"]
 Category = Literal["resource", "data", "parameter"]
@@ -43,6 +44,7 @@ class Alert:
     ``expr`` keeps only labels that do not change while the alert is on; what changes (rank, step, numbers) is looked
     up by the texts, or each new number would be a new alert.
     ``summary`` and ``description`` are templates of Prometheus; ``action`` is plain text, the next thing to do first.
+    Thresholds stand in it as limits, for which :meth:`at` puts numbers.
     ``file`` is the rule file; ``impact`` and ``diagnosis`` go to the runbook only; each text has its twin in Chinese.
     """
 
@@ -62,8 +64,8 @@ class Alert:
     impact_zh: str
     diagnosis: str
     diagnosis_zh: str
-    wait: int = 0
-    keep: int = 0
+    wait: int | Limit = 0
+    keep: int | Limit = 0
     #: Signal of a detector that the alert stands for.
     signal: str | None = None
 
@@ -76,6 +78,14 @@ class Alert:
     def runbook_url_zh(self) -> str:
         """The page about it, in Chinese."""
         return f"{RUNBOOKS}/zh/{self.name}.md"
+
+    def at(self, thresholds: Thresholds) -> Alert:
+        """Return the row with numbers in the place of its limits."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        texts: dict[str, Any] = {
+            name: fill(value, thresholds) for name, value in found.items() if isinstance(value, str)
+        }
+        return replace(self, **texts, wait=number(self.wait, thresholds), keep=number(self.keep, thresholds))
 
     def as_rule(self) -> dict[str, Any]:
         """Return the rule as Prometheus wants it."""
