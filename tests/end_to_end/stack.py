@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import email
-import email.policy
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -19,10 +15,14 @@ import urllib.request
 from pathlib import Path
 
 import yaml
-from aiosmtpd.controller import Controller
 from tests.helpers import free_port
+from tests.servers import Mailbox, Webhook
 
 from trainvitals.generate.write import rules_for_bundle
+
+ROOT = Path(__file__).parents[2]
+#: Nobody here wants to wait for long.
+_PACE = {"group_wait": "1s", "group_interval": "1s", "repeat_interval": "1h"}
 
 
 def until(condition, seconds=180.0, what="the condition"):
@@ -43,85 +43,37 @@ def fetch(url):
         return answer.read().decode()
 
 
-class Mailbox:
-    """A real SMTP server that keeps what it gets."""
-
-    def __init__(self):
-        self.messages = []
-        self._controller = Controller(self, hostname="127.0.0.1", port=free_port())
-
-    async def handle_DATA(self, _server, _session, envelope):  # noqa: N802  the name that aiosmtpd calls
-        """Keep one message."""
-        self.messages.append(email.message_from_bytes(envelope.content, policy=email.policy.default))
-        return "250 kept"
-
-    @property
-    def port(self):
-        """Where it listens."""
-        return self._controller.port
-
-    def texts(self):
-        """Return subject and plain text of each message."""
-        return [
-            f"{message['subject']}\n{message.get_body(('plain', 'html')).get_content()}" for message in self.messages
-        ]
-
-    def start(self):
-        """Listen."""
-        self._controller.start()
-
-    def stop(self):
-        """Stop listening."""
-        self._controller.stop()
-
-
-class Webhook:
-    """A real HTTP server that keeps the JSON it gets."""
-
-    def __init__(self):
-        received = self.received = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                received.append(json.loads(body))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever)
-
-    def alerts(self):
-        """Return every alert of every call, flat."""
-        return [alert for call in self.received for alert in call["alerts"]]
-
-    def start(self):
-        """Listen."""
-        self._thread.start()
-
-    def stop(self):
-        """Stop listening."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 class Stack:
-    """The whole way from the spool to the message.  ``programs`` is a folder with the binaries, or None for PATH."""
+    """The whole way from the spool to the message.
 
-    def __init__(self, folder: Path, programs: Path | None = None, *exporter_flags: str):
+    ``programs`` is a folder with the binaries, or None for PATH.  ``exporter`` are the arguments of Python that start
+    the exporter, ``flags`` and ``environ`` those of this one; ``node`` is what Prometheus calls it (empty: by address).
+    ``rules`` takes and returns each alert rule; ``receive`` takes and returns the receiver of deploy/alertmanager.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        programs: Path | None = None,
+        *,
+        exporter=("-m", "trainvitals"),
+        flags=(),
+        environ=None,
+        node="",
+        rules=lambda rule: rule,
+        receive=lambda receiver: receiver,
+        mailbox=None,
+    ):
         self.folder = folder
         self.spool = folder / "spool"
         self.spool.mkdir()
         self._path = str(programs) if programs else None
+        self._servers = contextlib.ExitStack()
         self._children: list[tuple[str, subprocess.Popen]] = []
-        self.mailbox, self.webhook = Mailbox(), Webhook()
+        self.mailbox, self.webhook = mailbox or Mailbox(), Webhook()
         self.exporter_port, self.prometheus_port, self.alertmanager_port = free_port(), free_port(), free_port()
-        self._exporter_flags = exporter_flags
+        self._command, self._environ, self._node = [sys.executable, *exporter, "exporter", *flags], environ or {}, node
+        self._rules, self._receive = rules, receive
 
     def program(self, *names):
         """Return the first of these programs that exists."""
@@ -136,15 +88,14 @@ class Stack:
         return self
 
     def _start(self):
-        self.mailbox.start()
-        self.webhook.start()
-        exporter = [sys.executable, "-m", "trainvitals", "exporter", "--collect.interval=1s"]
-        exporter += [f"--web.listen-address=127.0.0.1:{self.exporter_port}", f"--spool.folders={self.spool}"]
-        self.spawn("exporter", [*exporter, *self._exporter_flags])
+        self._servers.enter_context(self.mailbox)
+        self._servers.enter_context(self.webhook)
+        flags = ["--collect.interval=1s", f"--web.listen-address=127.0.0.1:{self.exporter_port}"]
+        self.spawn("exporter", [*self._command, *flags, f"--spool.folders={self.spool}"], **self._environ)
         self._start_alertmanager()
         self._start_prometheus()
         until(lambda: fetch(f"{self.exporter}/-/ready"), what="exporter ready")
-        until(lambda: fetch(f"http://127.0.0.1:{self.alertmanager_port}/-/ready"), what="Alertmanager ready")
+        until(lambda: fetch(f"{self.alertmanager}/-/ready"), what="Alertmanager ready")
         until(lambda: fetch(f"{self.prometheus}/-/ready"), what="Prometheus ready")
         until(lambda: self.value('up{job="trainvitals"}') == 1, what="the first scrape")
 
@@ -152,14 +103,18 @@ class Stack:
         rules = self.folder / "rules"
         rules.mkdir()
         for name, text in rules_for_bundle().items():
-            (rules / name).write_text(text)
+            document = yaml.safe_load(text)
+            for group in document["groups"]:
+                group["rules"] = [self._rules(rule) for rule in group["rules"]]
+            (rules / name).write_text(yaml.safe_dump(document, allow_unicode=True))
+        exporter = {"targets": [f"127.0.0.1:{self.exporter_port}"]}
+        if self._node:
+            exporter["labels"] = {"instance": self._node}
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [f"{rules}/*.yml"],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{self.alertmanager_port}"]}]}]},
-            "scrape_configs": [
-                {"job_name": "trainvitals", "static_configs": [{"targets": [f"127.0.0.1:{self.exporter_port}"]}]}
-            ],
+            "scrape_configs": [{"job_name": "trainvitals", "static_configs": [exporter]}],
         }
         file = self.folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(config))
@@ -174,34 +129,21 @@ class Stack:
         )
 
     def _start_alertmanager(self):
-        receiver = {
-            "name": "everyone",
-            "webhook_configs": [{"url": f"http://127.0.0.1:{self.webhook.port}/", "send_resolved": True}],
-            "email_configs": [
-                {
-                    "to": "team@example.org",
-                    "from": "trainvitals@example.org",
-                    "smarthost": f"127.0.0.1:{self.mailbox.port}",
-                    "require_tls": False,
-                    "headers": {"Subject": '{{ template "trainvitals.subject" . }}'},
-                    "text": '{{ template "trainvitals.text" . }}',
-                    "html": '{{ template "trainvitals.html" . }}',
-                }
-            ],
+        """Start it with what is in deploy/alertmanager, but for addresses, receivers and times."""
+        deploy = ROOT / "deploy" / "alertmanager"
+        config = yaml.safe_load((deploy / "alertmanager.yml").read_text())
+        config["global"] = {
+            "smtp_smarthost": self.mailbox.address,
+            "smtp_from": "trainvitals@example.org",
+            "smtp_require_tls": False,
         }
-        root = Path(__file__).parents[2]
-        config = {
-            "templates": [f"{root}/deploy/alertmanager/templates/*.tmpl"],
-            "route": {
-                "receiver": "everyone",
-                "group_by": ["alertname", "run"],
-                "group_wait": "0s",
-                "group_interval": "1s",
-                "repeat_interval": "1h",
-                "routes": [{"receiver": "nobody", "matchers": ['alertname="TrainvitalsWatchdog"']}],
-            },
-            "receivers": [receiver, {"name": "nobody"}],
-        }
+        config["templates"] = [f"{deploy}/{pattern}" for pattern in config["templates"]]
+        for route in (config["route"], *config["route"]["routes"]):
+            route.update({key: value for key, value in _PACE.items() if key in route})
+        for receiver in config["receivers"]:
+            for webhook in receiver.get("webhook_configs", ()):
+                webhook["url"] = f"{self.webhook.url}/"
+        config["receivers"] = [self._receive(receiver) for receiver in config["receivers"]]
         file = self.folder / "alertmanager.yml"
         file.write_text(yaml.safe_dump(config))
         self.spawn(
@@ -248,6 +190,11 @@ class Stack:
         return f"http://127.0.0.1:{self.exporter_port}"
 
     @property
+    def alertmanager(self):
+        """The URL of Alertmanager."""
+        return f"http://127.0.0.1:{self.alertmanager_port}"
+
+    @property
     def prometheus(self):
         """The URL of Prometheus."""
         return f"http://127.0.0.1:{self.prometheus_port}"
@@ -279,6 +226,4 @@ class Stack:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-        for server in (self.mailbox, self.webhook):
-            with contextlib.suppress(Exception):
-                server.stop()
+        self._servers.close()

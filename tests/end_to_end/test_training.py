@@ -42,7 +42,7 @@ def stack(request, tmp_path):
         programs = request.getfixturevalue("newest")
     elif not (shutil.which("prometheus") and (shutil.which("prometheus-alertmanager") or shutil.which("alertmanager"))):
         pytest.skip("Prometheus or Alertmanager is not installed")
-    with Stack(tmp_path, programs, "--simulate-devices=2") as running:
+    with Stack(tmp_path, programs, flags=["--simulate-devices=2"]) as running:
         yield running
 
 

@@ -6,66 +6,46 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from tests.servers import PostServer
 
-class Robots:
-    """One server for all three; a message that was accepted is in ``taken`` with its kind and text.
+#: So many tries a minute, and what the next one hears.
+RATES = {
+    "dingtalk": (20, (200, {"errcode": 130101, "errmsg": "send too fast, exceed 20 times per minute"})),
+    "feishu": (100, (200, {"code": 11232, "msg": "frequency limited psm[lark.oapi]", "data": {}})),
+    "wecom": (20, (200, {"errcode": 45009, "errmsg": "api freq out of limit"})),
+}
 
-    ``answers`` are given in turn before any check: (status, body), or None for a connection that is cut.
+
+class Robots(PostServer):
+    """One server for all three; a message that was accepted is in ``taken`` with its kind, title and text.
+
+    Before any check it gives ``answers``, one for each try, and to the robots in ``away`` theirs, as long as it stands
+    there: (status, body), or None for a connection that is cut.
     """
 
     def __init__(self):
+        super().__init__()
         self.taken = []
+        #: Each try with its kind and its time.
         self.tried = []
         self.answers = []
-        self.lock = threading.Lock()
-        robots = self
+        self.away = {}
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                with robots.lock:
-                    answer = robots.answer(self.path, body)
-                if answer is None:
-                    self.close_connection = True
-                    return
-                status, text = answer
-                data = json.dumps(text).encode() if isinstance(text, dict) else text
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def answer(self, path, body):
+    def answer(self, path, _headers, body):
         """Return status and body."""
         where = urlsplit(path)
         kind = where.path.strip("/").partition("/")[0]
         self.tried.append((kind, time.time()))
         if self.answers:
             return self.answers.pop(0)
+        if kind in self.away:
+            return self.away[kind]
+        most, refusal = RATES[kind]
+        if sum(other == kind and time.time() - moment < 60.0 for other, moment in self.tried) > most:
+            return refusal
         return getattr(self, kind)(where, parse_qs(where.query), json.loads(body), len(body))
 
     def accept(self, kind, title, text):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -14,6 +12,7 @@ import pytest
 import yaml
 from tests.helpers import free_port, wait_until
 from tests.notify.test_alertmanager import ALERTMANAGER, answers, post, process
+from tests.servers import PostServer
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 #: Read from a file by newer releases only.
@@ -26,38 +25,19 @@ INLINE = {
 SECRETS = {"api_url", "webhook_url", "bot_token"}
 
 
-class Inbox:
-    """A server that keeps what is posted, by path."""
+class Inbox(PostServer):
+    """Keeps what is posted, by path."""
 
     def __init__(self):
-        received = self.received = {}
+        super().__init__()
+        self.received = {}
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                form = self.headers["Content-Type"].startswith("application/x-www-form-urlencoded")
-                received[self.path] = {k: v[0] for k, v in parse_qs(body).items()} if form else json.loads(body)
-                answer = json.dumps({"ok": True, "result": {"message_id": 1, "date": 1, "chat": {"id": 1}}}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def answer(self, path, headers, body):
+        """Keep it, and say yes as Telegram does, which the others take as well."""
+        form = headers["Content-Type"].startswith("application/x-www-form-urlencoded")
+        text = body.decode()
+        self.received[path] = {k: v[0] for k, v in parse_qs(text).items()} if form else json.loads(text)
+        return 200, {"ok": True, "result": {"message_id": 1, "date": 1, "chat": {"id": 1}}}
 
 
 def receiver(name, url):
