@@ -200,14 +200,6 @@ class SourcesSettings(Section):
     state_folder: str = ""
 
 
-def state_folder(configured: str, environ: Mapping[str, str]) -> str:
-    """Return the folder of what the exporter remembers over a restart."""
-    # A service manager may name several, parted by colons.
-    managed = environ.get("STATE_DIRECTORY", "").split(":")[0]
-    home = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return configured or managed or os.path.join(home, "trainvitals")
-
-
 class DetectorsSettings(Section):
     """What the detectors go by: signals with their settings, as :mod:`trainvitals.detect.rules` reads them."""
 

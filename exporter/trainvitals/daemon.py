@@ -33,8 +33,9 @@ from trainvitals.collect.runner import Runner
 from trainvitals.collect.runs import Runs
 from trainvitals.collect.spool import Spool
 from trainvitals.collect.storage import StorageCollector
-from trainvitals.config import ConfigError, Settings, state_folder
+from trainvitals.config import ConfigError, Settings
 from trainvitals.detect.rules import Rules, RulesError, parse
+from trainvitals.folders import state_folder
 from trainvitals.host.kmsg import KernelLog
 from trainvitals.serve.app import make_app
 from trainvitals.serve.page import Page

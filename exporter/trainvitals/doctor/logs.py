@@ -10,8 +10,9 @@ import shlex
 import time
 from collections.abc import Iterator
 
-from trainvitals.config import LogSettings, state_folder
+from trainvitals.config import LogSettings
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
+from trainvitals.folders import state_folder
 from trainvitals.follow.base import BlockFormat, Format
 from trainvitals.follow.follower import Follower
 from trainvitals.follow.formats import FORMATS, choose, why_unknown

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from trainvitals.config import ConfigError, state_folder
+from trainvitals.config import ConfigError
+from trainvitals.folders import state_folder
 from trainvitals.notify.app import make_app
 from trainvitals.notify.bucket import Bucket
 from trainvitals.notify.channels import secret

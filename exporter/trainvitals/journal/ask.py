@@ -1,0 +1,76 @@
+"""Questions to a journal.  ``Ask`` runs SQL and returns all rows, whoever opened the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
+from typing import Any, TypeAlias, TypeVar
+
+from trainvitals.journal.rows import Attempt, Entry, Incident, Run, details_of
+
+Ask: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[Any, ...]]]
+Row = TypeVar("Row", Run, Attempt, Entry, Incident)
+
+_TABLES = {Run: "runs", Attempt: "attempts", Entry: "events", Incident: "incidents"}
+#: Columns that are JSON.
+_DOCUMENTS = ("details", "phases")
+
+
+def runs(ask: Ask) -> list[Run]:
+    """Return the runs, the one that was seen last first; one for each node that has ranks of it."""
+    return _select(ask, Run, "ORDER BY seen DESC")
+
+
+def names(ask: Ask) -> list[str]:
+    """Return the names of all runs that anything is known of."""
+    rows = ask("SELECT run FROM runs UNION SELECT run FROM incidents UNION SELECT run FROM events", ())
+    return sorted(str(row[0]) for row in rows if row[0])
+
+
+def attempts(ask: Ask, run: str) -> list[Attempt]:
+    """Return the processes of a run in the order of their start."""
+    return _select(ask, Attempt, "WHERE run = ? ORDER BY began, rank", run)
+
+
+def events(
+    ask: Ask,
+    run: str | None,
+    *,
+    kinds: Collection[str] = (),
+    since: float | None = None,
+    until: float | None = None,
+    since_step: int | None = None,
+    last: int | None = None,
+) -> list[Entry]:
+    """Return entries of a run ("": of the node, None: of all) in the order of their times.
+
+    ``since`` and ``until`` are times, both included; with ``last`` only so many, the newest.
+    """
+    conditions: list[tuple[str, object]] = [
+        ("run = ?", run),
+        ("time >= ?", since),
+        ("time <= ?", until),
+        ("step >= ?", since_step),
+    ]
+    given = [(condition, value) for condition, value in conditions if value is not None]
+    where = ["1", *(condition for condition, _ in given)]
+    if kinds:
+        where.append(f"kind IN ({', '.join('?' * len(kinds))})")
+    values = (*(value for _, value in given), *kinds, -1 if last is None else last)
+    return _select(ask, Entry, f"WHERE {' AND '.join(where)} ORDER BY time DESC, id DESC LIMIT ?", *values)[::-1]
+
+
+def incidents(ask: Ask, run: str | None = None, *, since: float | None = None) -> list[Incident]:
+    """Return the interruptions of a run, or of all, in the order in which they were detected."""
+    rest = "WHERE (?1 IS NULL OR run = ?1) AND (?2 IS NULL OR detected >= ?2) ORDER BY detected, id"
+    return _select(ask, Incident, rest, run, since)
+
+
+def _select(ask: Ask, row: type[Row], rest: str, *values: object) -> list[Row]:
+    columns = [field.name for field in fields(row)]
+    make: Callable[..., Row] = row
+    found = []
+    for values_of_row in ask(f"SELECT {', '.join(columns)} FROM {_TABLES[row]} {rest}", values):  # noqa: S608  our names
+        named: dict[str, Any] = dict(zip(columns, values_of_row, strict=True))
+        found.append(make(**{name: details_of(v) if name in _DOCUMENTS else v for name, v in named.items()}))
+    return found
