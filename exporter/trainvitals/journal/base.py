@@ -17,6 +17,8 @@ from trainvitals.journal.schema import SchemaError, migrate
 _DAMAGED = ("malformed", "not a database", "malformed database schema")
 _DAMAGED_CODES = (11, 26)
 _BESIDE = ("-wal", "-shm")
+#: Seconds that a look at all pages may take; what is damaged behind them is found when it is needed.
+_LONGEST_CHECK = 1.0
 #: So many files that were set aside are kept, the newest.
 KEPT_ASIDE = 3
 
@@ -51,11 +53,20 @@ class Base:
     """A connection to the file at ``path``, opened when it is first needed and again when the file was replaced.
 
     ``patience`` is how many seconds the lock of another writer is waited for, ``tell`` takes a line about a damaged
-    file.  Not thread-safe.
+    file, ``verify`` says whether all of it is looked at when it is opened.  Not thread-safe.
     """
 
-    def __init__(self, path: str, *, patience: float, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        patience: float,
+        clock: Callable[[], float],
+        tell: Callable[[str], None],
+        verify: bool = False,
+    ) -> None:
         self.path = path
+        self._verify = verify
         self._patience = patience
         self._clock = clock
         self._tell = tell
@@ -129,6 +140,8 @@ class Base:
         )
         try:
             migrate(connection)
+            if self._verify:
+                _check_pages(connection)
             # A power cut may cost the last seconds; a killed process costs nothing.
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "journal_size_limit = 8388608"):
                 connection.execute(f"PRAGMA {pragma}")
@@ -139,6 +152,22 @@ class Base:
             connection.close()
             raise
         return connection
+
+
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Look at the pages of a database for so long.  Raises sqlite3.Error where one is damaged."""
+    deadline = time.monotonic() + _LONGEST_CHECK
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
+    try:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+    else:
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"malformed: {' '.join(str(found).split())[:200]}")
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def _inode(path: str) -> tuple[int, int] | None:

@@ -63,8 +63,12 @@ def check(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring a database to the newest version, in one transaction.  Raises SchemaError, sqlite3.Error."""
-    if check(connection) == VERSION:
+    version = check(connection)
+    if version == VERSION:
         return
+    if version == 0:
+        # Before there is a table, or never: what is removed is given back to the file system.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another writer may have done it meanwhile.

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from trainvitals.journal import ask, write
+from trainvitals.journal import ask, retention, write
 from trainvitals.journal.base import Base, JournalError, is_damaged, reason
 from trainvitals.journal.place import node_name
 from trainvitals.journal.rows import Attempt, Entry, Incident, Run
@@ -35,8 +35,9 @@ class Journal:
     """The journal at ``path``, for a process that writes it; any number may, at once.
 
     ``node`` is the name of this machine in rows that do not say another.  ``patience`` is how many seconds the lock of
-    another writer is waited for.  ``clock`` gives wall time.  Raises JournalError when the file belongs to a newer
-    version or is none of ours; anything else is counted in ``errors`` and tried again.  Safe in several threads.
+    another writer is waited for, ``verify`` looks at the whole file at first.  ``clock`` gives wall time; ``tell``
+    takes lines, by default for the log of the program.  Raises JournalError when the file belongs to a newer version or
+    is none of ours; anything else is counted in ``errors`` and tried again.  Safe in several threads.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class Journal:
         node: str = "",
         patience: float = 5.0,
         tell: Callable[[str], None] | None = None,
+        verify: bool = False,
     ) -> None:
         self.node = node or node_name()
         self._clock = clock
         self._tell = tell or log.warning
         self._lock = threading.RLock()
-        self._base = Base(path, patience=patience, clock=clock, tell=self._tell)
+        self._base = Base(path, patience=patience, clock=clock, tell=self._tell, verify=verify)
         self._waiting: deque[_Row] = deque()
         self._incidents: deque[_Row] = deque()
         self._complained: set[str] = set()
@@ -147,6 +149,25 @@ class Journal:
             except (OSError, sqlite3.Error, JournalError) as error:
                 self._failed(error)
             return not self.waiting
+
+    def prune(self, keep_seconds: float, keep_bytes: int) -> bool:
+        """Remove some of what is too old or too much; return whether there may be more of it."""
+        with self._lock:
+            try:
+                with self._base.transaction() as connection:
+                    return retention.prune(connection, self._clock() - keep_seconds, keep_bytes)
+            except (OSError, sqlite3.Error, JournalError) as error:
+                self._failed(error)
+                return False
+
+    def size(self) -> int:
+        """Return the bytes of what is in the file; 0 where it cannot be read."""
+        with self._lock:
+            try:
+                return retention.size(self._base.connection())
+            except (OSError, sqlite3.Error, JournalError) as error:
+                self._failed(error)
+                return 0
 
     def close(self) -> None:
         """Write what waits, if that can be done, and close the file."""
