@@ -356,15 +356,15 @@ def test_retention_removes_the_oldest_a_little_at_a_time(tmp_path):
     calls = 1
     while journal.prune(5000.0, 10**9):
         calls += 1
-    assert 3 == calls
+    assert 3 <= calls < 6
     assert 5000.0 == journal.events("llama")[0].time
     assert [9_999.0] == [incident.detected for incident in journal.incidents()]
     while journal.prune(5000.0, 800_000):
         pass
     assert 100_000 < journal.size() <= 800_000
     assert 8999.0 == journal.events("llama")[-1].time
-    assert os.path.getsize(journal.path) < 3_000_000
     journal.close()
+    assert os.path.getsize(journal.path) < 3_000_000
 
 
 def test_descriptors_do_not_leak(tmp_path):

@@ -32,13 +32,14 @@ def prune(connection: sqlite3.Connection, oldest: float, most_bytes: int) -> boo
         too_many = int(entries * (1.0 - most_bytes / present)) + 1
         is_more = connection.execute(_OLDEST, (min(too_many, AT_ONCE),)).rowcount > 0 or is_more
     connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
-    return is_more
+    return is_more or _pragma(connection, "freelist_count") > _PAGES
 
 
 def size(connection: sqlite3.Connection) -> int:
     """Return the bytes of what is in the database.  Raises sqlite3.Error."""
-    page, pages, free = (
-        int(connection.execute(f"PRAGMA {name}").fetchone()[0])
-        for name in ("page_size", "page_count", "freelist_count")
-    )
-    return page * (pages - free)
+    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    return pages * _pragma(connection, "page_size")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
