@@ -55,7 +55,7 @@ FLAGS = {
         "--run",
         "--web.listen-address",
     ],
-    "generate": ["--check", "--help", "--root"],
+    "generate": ["--check", "--help", "--output", "--root", "--thresholds"],
 }
 
 

@@ -265,14 +265,32 @@ def doctor(
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a committed file is stale.")] = False,
     root: Annotated[Path, typer.Option("--root", help="The repository.")] = Path(),
+    thresholds: Annotated[
+        str | None, typer.Option("--thresholds", help="Thresholds of your own, in YAML; wants --output too.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write the alert rules into this folder, and nothing else.")
+    ] = None,
 ) -> None:
     """Write the alert rules, dashboards and generated pages."""
+    if thresholds is not None and output is None:
+        _fail("--thresholds needs --output, the folder for the rules", status=2)
     try:
-        from trainvitals.generate.write import write
+        from trainvitals.config import ConfigError
+        from trainvitals.generate.threshold_file import load
+        from trainvitals.generate.thresholds import DEFAULTS
+        from trainvitals.generate.write import write, write_rules
 
-        stale = write(root, check=check)
+        if output is None:
+            stale = write(root, check=check)
+        else:
+            stale = write_rules(output, load(thresholds) if thresholds is not None else DEFAULTS, check=check)
     except ModuleNotFoundError as error:
         _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node,generate]'")
+    except ConfigError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}")
     for path in stale:
         typer.echo(f"{'stale' if check else 'written'}: {path}")
     if check and stale:

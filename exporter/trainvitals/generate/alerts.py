@@ -14,6 +14,7 @@ from trainvitals.generate.alerts_parameter import PARAMETER
 from trainvitals.generate.alerts_runs import RUNS
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert, file_of_rules
+from trainvitals.generate.threshold_file import changed
 from trainvitals.generate.thresholds import DEFAULTS, Thresholds
 
 ROWS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *NODES, *FAULTS, *META)
@@ -32,9 +33,12 @@ ALERTS = alerts(DEFAULTS)
 
 
 def rule_files(thresholds: Thresholds = DEFAULTS) -> dict[str, str]:
-    """Return the rule files by name: recording.yml and one per kind of alert."""
+    """Return the rule files by name: recording.yml and one per kind of alert; their heads name what is no default."""
     found = alerts(thresholds)
+    own = ", ".join(f"{name}: {value}" for name, value in changed(thresholds).items())
+    note = f"# Thresholds of this site: {own}\n" if own else ""
     files = {"recording.yml": file_of_rules("trainvitals-recording", RECORDS)}
     for name in FILES:
-        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", [alert for alert in found if alert.file == name])
+        rules = [alert for alert in found if alert.file == name]
+        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", rules, note)
     return files

@@ -247,8 +247,8 @@ FAULTS: tuple[Alert, ...] = (
         expr=f"max by (instance) (increase(trainvitals_host_oom_kills_total[{LIMITS.fault_window:duration}])) > 0",
         summary="Node {{ $labels.instance }}: the kernel killed a process for want of memory",
         summary_zh="节点 {{ $labels.instance }}：内核因内存不足杀死了进程",
-        description='{{ $value | printf "%.0f" }} or more in the last minutes.',
-        description_zh='最近几分钟内 {{ $value | printf "%.0f" }} 次或更多。',
+        description=f'{{{{ $value | printf "%.0f" }}}} or more in the last {LIMITS.fault_window:words}.',
+        description_zh=f'最近 {LIMITS.fault_window:zh}内 {{{{ $value | printf "%.0f" }}}} 次或更多。',
         action=(
             "`dmesg` names the process. A rank or its loaders: fewer loader workers, less prefetch, no copy of the "
             "data set per worker. Another program: move it away from the node."
@@ -272,8 +272,8 @@ FAULTS: tuple[Alert, ...] = (
         wait=LIMITS.clock_for,
         summary="The clock of node {{ $labels.instance }} is not synchronized",
         summary_zh="节点 {{ $labels.instance }} 的时钟未同步",
-        description="No time service has vouched for it for half an hour.",
-        description_zh="已有半小时没有时间服务为其校准。",
+        description=f"No time service has vouched for it for {LIMITS.clock_for:words}.",
+        description_zh=f"已有 {LIMITS.clock_for:zh}没有时间服务为其校准。",
         action="Start chrony or another time service on the node, and see whether it reaches its servers.",
         action_zh="在该节点启动 chrony 等时间服务，并确认能访问时间服务器。",
         impact="Times of steps, checkpoints and events of this node do not fit those of others; stalls are misjudged.",

@@ -102,12 +102,12 @@ LOGS: tuple[Alert, ...] = (
         diagnosis=(
             "A log cannot tell an end without a word from a hang or from a buffer; `trainvitals_log_silence_seconds` "
             "is the pause from which it counts as silent. "
-            f"The alert ends by itself after {LIMITS.log_silent_longest:duration}. "
+            f"The alert ends by itself after {LIMITS.log_silent_longest:words}. "
             "With the probe in the training, all three can be told apart."
         ),
         diagnosis_zh=(
             "仅凭日志无法区分进程已无声结束、挂起，还是输出被缓冲；超过 `trainvitals_log_silence_seconds` 即视为沉默。"
-            f"告警会在 {LIMITS.log_silent_longest:duration} 后自行结束。在训练中接入探针后，三种情况就能区分。"
+            f"告警会在 {LIMITS.log_silent_longest:zh}后自行结束。在训练中接入探针后，三种情况就能区分。"
         ),
     ),
 )

@@ -22,10 +22,13 @@ _EXPORTERS: tuple[Alert, ...] = (
         summary="The exporter on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上的导出器无响应",
         description=(
-            "{{ $value | humanizePercentage }} of the scrapes of the last 5 minutes succeeded; runs there are not "
-            "watched."
+            "{{ $value | humanizePercentage }} of the scrapes of the last "
+            f"{LIMITS.exporter_down_window:words} succeeded; runs there are not watched."
         ),
-        description_zh="最近 5 分钟仅有 {{ $value | humanizePercentage }} 的抓取成功；该节点上的训练无人监视。",
+        description_zh=(
+            f"最近 {LIMITS.exporter_down_window:zh}仅有 "
+            "{{ $value | humanizePercentage }} 的抓取成功；该节点上的训练无人监视。"
+        ),
         action=(
             "Check that the node lives: if not, the run hangs or is dead; take the node out and resume. "
             "If it does, read the exporter's log and start it again; check port and firewall."

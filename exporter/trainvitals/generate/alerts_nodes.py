@@ -225,7 +225,7 @@ NODES: tuple[Alert, ...] = (
         summary_zh="节点 {{ $labels.instance }}：设备被占用但未使用",
         description=(
             "{{ $value }} devices on {{ $labels.instance }} belong to a rank, a job or a process, and did no work for "
-            "an hour. Which: "
+            f"{LIMITS.device_idle:words}. Which: "
         )
         + _IDLE
         + ". Ranks on them: "
@@ -234,7 +234,8 @@ NODES: tuple[Alert, ...] = (
         + _IDLE_JOBS
         + ".",
         description_zh=(
-            "{{ $labels.instance }} 上有 {{ $value }} 个设备属于某个 rank、作业或进程，但一小时内没有工作。设备："
+            "{{ $labels.instance }} 上有 {{ $value }} 个设备属于某个 rank、作业或进程，"
+            f"但 {LIMITS.device_idle:zh}内没有工作。设备："
         )
         + _IDLE
         + "。其上的 rank："

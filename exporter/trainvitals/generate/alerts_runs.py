@@ -180,12 +180,14 @@ RUNS: tuple[Alert, ...] = (
         ),
         impact_zh="该训练的所有设备都在空转；在启动器的超时生效之前，这种状态不会自行结束。",
         diagnosis=(
-            "A step took longer than 10 minutes and than 10 usual steps; the start may take 30 minutes, a phase "
-            "evaluation or checkpoint 2 hours. A rank that has reached its target steps is not stalled. "
+            f"A step took longer than {LIMITS.stall:words} and than {LIMITS.stall_steps} usual steps; the start may "
+            f"take {LIMITS.stall_start:words}, a phase evaluation or checkpoint {LIMITS.stall_slow_phase:words}. "
+            "A rank that has reached its target steps is not stalled. "
             "See the phases and the table of ranks."
         ),
         diagnosis_zh=(
-            "单步耗时超过 10 分钟且超过平时 10 步的时间；启动阶段允许 30 分钟，评估或保存检查点允许 2 小时。"
+            f"单步耗时超过 {LIMITS.stall:zh}且超过平时 {LIMITS.stall_steps} 步的时间；"
+            f"启动阶段允许 {LIMITS.stall_start:zh}，评估或保存检查点允许 {LIMITS.stall_slow_phase:zh}。"
             "已到达目标步数的 rank 不算停滞。请查看各阶段耗时和 rank 列表。"
         ),
     ),

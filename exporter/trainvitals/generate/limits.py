@@ -64,7 +64,8 @@ def duration(seconds: float | Limit) -> str:
     return f"{whole}s"
 
 
-def _plain(value: float) -> str:
+def plain(value: float) -> str:
+    """Write a number without a point where it has no fraction: PromQL and YAML read both."""
     return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -86,7 +87,7 @@ def _words_zh(value: float) -> str:
 
 
 _FORMS: dict[str, Callable[[float], str]] = {
-    "": _plain,
+    "": plain,
     "duration": duration,
     "words": _words,
     "zh": _words_zh,

@@ -130,10 +130,10 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def file_of_rules(group: str, rules: Sequence[Record | Alert]) -> str:
-    """Return a rule file with one group that is named as the file."""
+def file_of_rules(group: str, rules: Sequence[Record | Alert], note: str = "") -> str:
+    """Return a rule file with one group that is named as the file; ``note`` is a comment for its head."""
     items = [
         {"record": rule.name, "expr": tidy(rule.expr)} if isinstance(rule, Record) else rule.as_rule() for rule in rules
     ]
     document = {"groups": [{"name": group, "rules": items}]}
-    return HEADER + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return HEADER + note + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

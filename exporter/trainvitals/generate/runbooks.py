@@ -80,8 +80,8 @@ def _index() -> str:
     )
     head = (
         f"# Alerts\n\n{NOTE}\n"
-        "Thresholds and waits are kept in `exporter/trainvitals/generate/thresholds.py`, those of signals with the "
-        "detectors.\n"
+        "[Thresholds](thresholds.md) and waits can be set without editing a rule; those of signals are the "
+        "[detectors'](detectors.md).\n"
         "Every alert has the labels `severity`, `category` and `gauge`, and its texts in English and Chinese.\n"
         "*For* is how long the condition must hold; *-* means at once.\n\n"
     )

@@ -8,6 +8,8 @@ from trainvitals.generate.alerts import rule_files
 from trainvitals.generate.docs import metrics_page
 from trainvitals.generate.messages import mail_template
 from trainvitals.generate.runbooks import runbooks
+from trainvitals.generate.threshold_file import template
+from trainvitals.generate.thresholds import Thresholds
 
 #: Folders that hold generated files and nothing else: what is in them and is not rendered is stale.
 _OWNED = (("alert_rules", "*.yml"), ("dashboards", "**/*.json"), ("docs/runbooks", "**/*.md"))
@@ -28,6 +30,7 @@ def render() -> dict[str, str]:
     files = {f"alert_rules/{name}": text for name, text in rule_files().items()}
     files |= {f"dashboards/{name}": text for name, text in dashboards().items()}
     files["deploy/alertmanager/templates/trainvitals.tmpl"] = mail_template()
+    files["deploy/prometheus/thresholds.yml"] = template()
     files["docs/metrics.md"] = metrics_page()
     files |= {f"docs/{path}": text for path, text in runbooks().items()}
     return files
@@ -48,12 +51,28 @@ def write(root: Path | str, check: bool = False) -> list[str]:
         if (path := file.relative_to(base).as_posix()) not in files
     ]
     if not check:
-        for path in stale:
-            (base / path).parent.mkdir(parents=True, exist_ok=True)
-            (base / path).write_text(files[path], encoding="utf-8")
+        _write(base, {path: files[path] for path in stale})
         for path in extra:
             (base / path).unlink()
     return sorted(stale + extra)
+
+
+def write_rules(folder: Path | str, thresholds: Thresholds, check: bool = False) -> list[str]:
+    """Write the rule files with some thresholds into a folder and return those that were stale, sorted.
+
+    Other files there are left alone; with ``check``, nothing is written.
+    """
+    base = Path(folder)
+    stale = {name: text for name, text in rule_files(thresholds).items() if _read(base / name) != text}
+    if not check:
+        _write(base, stale)
+    return sorted(stale)
+
+
+def _write(base: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (base / path).parent.mkdir(parents=True, exist_ok=True)
+        (base / path).write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> str | None:
