@@ -31,8 +31,16 @@ def prune(connection: sqlite3.Connection, oldest: float, most_bytes: int) -> boo
         (entries,) = connection.execute("SELECT coalesce(max(id) - min(id), 0) FROM events").fetchone()
         too_many = int(entries * (1.0 - most_bytes / present)) + 1
         is_more = connection.execute(_OLDEST, (min(too_many, AT_ONCE),)).rowcount > 0 or is_more
-    connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
-    return is_more or _pragma(connection, "freelist_count") > _PAGES
+    return is_more
+
+
+def shrink(connection: sqlite3.Connection) -> bool:
+    """Give back some pages that are free; return whether there are more.  Within no transaction.  Raises sqlite3.Error.
+
+    The pragma frees one page each time it is stepped, and only a script is stepped to its end.
+    """
+    connection.executescript(f"PRAGMA incremental_vacuum({_PAGES});")
+    return _pragma(connection, "freelist_count") > _PAGES
 
 
 def size(connection: sqlite3.Connection) -> int:

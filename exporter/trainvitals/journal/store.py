@@ -155,7 +155,8 @@ class Journal:
         with self._lock:
             try:
                 with self._base.transaction() as connection:
-                    return retention.prune(connection, self._clock() - keep_seconds, keep_bytes)
+                    is_more = retention.prune(connection, self._clock() - keep_seconds, keep_bytes)
+                return retention.shrink(connection) or is_more
             except (OSError, sqlite3.Error, JournalError) as error:
                 self._failed(error)
                 return False
