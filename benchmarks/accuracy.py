@@ -1,6 +1,6 @@
 """How often the check-up is right: on logs with labels, and on runs that are made up and broken on purpose.
 
-    python benchmarks/accuracy.py [FOLDER] [--seeds N] [--twins N] [--others-seeds N]
+    python benchmarks/accuracy.py [FOLDER] [--seeds N] [--twins N] [--others-seeds N] [--first-seed N] [--alone]
 
 FOLDER holds logs and a MANIFEST.tsv with the columns file, label, event_step and kind (default: ../shared/data).
 All is read as a user would have it read: a file of its own, the followers, the detectors, the report of ``diagnose``.
@@ -10,7 +10,8 @@ All is read as a user would have it read: a file of its own, the followers, the 
 - The made-up runs are of the kinds of made.py, in the forms of forms.py; each seed gives a healthy run, and that run
   with each fault that its kind can have.  So are faults written into the healthy logs of the folder.
 - delay: lines of the log from the first bad one to the one behind which the finding was known.
-- trainspotter, runmedic and losslint read the same files in the same run, if they are installed.
+- trainspotter, runmedic and losslint read the same files in the same run, if they are installed, and not ``--alone``.
+- Another ``--first-seed`` gives runs that no threshold was chosen on.
 """
 
 from __future__ import annotations
@@ -220,8 +221,8 @@ class Table:
             self.theirs[name] = counts
 
 
-def labelled(folder: Path) -> Table:
-    """Look at the logs of a manifest."""
+def labelled(folder: Path, *, alone: bool = False) -> Table:
+    """Look at the logs of a manifest; ``alone``: do not ask the others."""
     table = Table()
     files: list[tuple[Path, str]] = []
     with (folder / "MANIFEST.tsv").open() as manifest:
@@ -241,22 +242,30 @@ def labelled(folder: Path) -> Table:
         else:
             table.take_faulty(f"{row['file']} ({label})", LABELS[label], seen)
             files.append((path, LABELS[label]))
-    table.ask_others(files)
+    if not alone:
+        table.ask_others(files)
     return table
 
 
-def made(seeds: int, twins: int, others_seeds: int, folder: Path) -> tuple[Table, dict[str, Count]]:
-    """Look at made-up runs: ``twins`` healthy ones of each kind, and ``seeds`` with each fault."""
+def made(
+    seeds: int, twins: int, others_seeds: int, folder: Path, first: int = 0, only: str = ""
+) -> tuple[Table, dict[str, Count]]:
+    """Look at made-up runs: ``twins`` healthy ones of each kind, and ``seeds`` with each fault, from a seed on.
+
+    ``only``: those kinds whose name has this in it.
+    """
     table = Table()
     kinds: dict[str, Count] = defaultdict(Count)
     files: list[tuple[Path, str]] = []
-    for kind in KINDS:
-        for seed in range(max(seeds, twins)):
-            for fault in ("healthy", *(kind.faults if seed < seeds else ())):
+    for kind in (kind for kind in KINDS if only in kind.name):
+        for seed in range(first, first + max(seeds, twins)):
+            number = seed - first
+            faults = kind.faults if number < seeds else ()
+            for fault in ("healthy", *faults) if number < twins else faults:
                 log = make(kind, seed, fault)
                 if not _carries(log):
                     continue
-                keep = seed < others_seeds
+                keep = number < others_seeds
                 path = _save(log, folder / (f"{len(files)}" if keep else "now"))
                 seen, name = see(path), f"{kind.name}, {log.form}, seed {seed}"
                 if fault == "healthy":
@@ -268,7 +277,8 @@ def made(seeds: int, twins: int, others_seeds: int, folder: Path) -> tuple[Table
                     kinds[kind.name].found += bool(FAMILIES[fault] & seen.found.keys())
                 if keep:
                     files.append((path, "" if fault == "healthy" else fault))
-    table.ask_others(files)
+    if files:
+        table.ask_others(files)
     return table, kinds
 
 
@@ -356,18 +366,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="made-up runs of each kind with each fault")
     parser.add_argument("--twins", type=int, default=110, help="healthy made-up runs of each kind")
     parser.add_argument("--others-seeds", type=int, default=2, help="seeds of made-up runs that the others read too")
+    parser.add_argument("--first-seed", type=int, default=0, help="the seed of the first made-up run of each kind")
+    parser.add_argument("--only", default="", help="made-up runs alone, of kinds whose name has this in it")
+    parser.add_argument("--alone", action="store_true", help="do not run the others")
     options = parser.parse_args()
-    found = ", ".join(f"{name} {version}" for name, version in others.installed().items())
-    print(f"read by others: {found or 'none is installed'}")
+    found = "" if options.alone else ", ".join(f"{name} {version}" for name, version in others.installed().items())
+    print(f"read by others: {found or 'none'}")
     with tempfile.TemporaryDirectory(prefix="accuracy-") as temporary:
-        if (options.folder / "MANIFEST.tsv").is_file():
-            table = labelled(options.folder)
+        if not options.only and (options.folder / "MANIFEST.tsv").is_file():
+            table = labelled(options.folder, alone=options.alone)
             table.show(f"logs with labels, {options.folder}")
             print("".join(f"    {note}\n" for note in table.notes), end="")
             table = into_real(options.folder, Path(temporary))
             table.show("faults written into the healthy ones of these logs")
             print("".join(f"    {note}\n" for note in table.notes[:40]), end="")
-        table, kinds = made(options.seeds, options.twins, options.others_seeds, Path(temporary))
+        others_seeds = 0 if options.alone else options.others_seeds
+        table, kinds = made(
+            options.seeds, options.twins, others_seeds, Path(temporary), options.first_seed, options.only
+        )
         table.show("made-up runs")
         print("".join(f"    {note}\n" for note in table.notes[:60]), end="")
         print("\n  by kind                          found  healthy with a warning")

@@ -58,3 +58,11 @@ def test_it_ends_with_the_first_loss_that_is_none(tape):
     tape.play([0.0] * 10)
     assert tape.verdict.active
     assert not tape.play([0.8])[0].active
+
+
+@pytest.mark.parametrize(("before", "found"), [(0.1, False), (0.2, False), (0.5, True), (0.12, True)])
+def test_a_neighbour_of_0_in_a_log_with_few_decimals_is_no_collapse(before, found):
+    """From 0.1 and 0.2 to 0.0 is one digit or two; from 0.5, and from 0.12 with two decimals, it is far."""
+    tape = Tape(LossCollapsed())
+    tape.play([before] * 12)
+    assert tape.play([0.0] * 8)[-1].active is found

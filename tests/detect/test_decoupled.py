@@ -167,3 +167,21 @@ def test_a_resume_forgets_what_was_behind_it():
     course.restart(40)
     verdicts = course.run(falling(2, first=1.2), falling(2, first=1.2), f1=[0.44123, 0.45123])
     assert not verdicts[-1].active
+
+
+def test_a_metric_of_few_samples_repeats_itself_when_it_is_learnt():
+    """Thirteen samples: one more of them is right now and then, and as many as before else, so eight alike are few."""
+    accuracy = [(3 + place // 4) / 13 for place in range(32)]
+    accuracy[-8:] = [accuracy[-8]] * 8
+    losses = falling(32, first=2.0, last=0.4)
+    assert first_active(Course(MetricDecoupled()).run(losses, losses, accuracy=accuracy)) is None
+
+
+def test_a_flat_metric_is_information_for_six_evaluations():
+    """Then it is a warning."""
+    losses = falling(60, first=2.0, last=0.2, sigma=0.003)
+    accuracy = following(losses, sigma=0.003)
+    accuracy[20:] = [accuracy[20] + wobble for wobble in (0.001, -0.002, 0.003, -0.001, 0.0) * 8]
+    verdicts = Course(MetricDecoupled()).run(falling(60), losses, accuracy=accuracy)
+    said = [verdict.severity for verdict in verdicts if verdict is not None and verdict.active]
+    assert (said[0], said[-1]) == ("info", "warning")

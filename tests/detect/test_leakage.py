@@ -98,3 +98,9 @@ def test_overfitting_is_no_leak():
 def test_nothing_is_said_with_ten_evaluations():
     """Eight tell the noise, three that it lasts."""
     assert Course(LeakageSuspected()).run(falling(10), falling(10))[-1] is None
+
+
+def test_a_drop_that_is_no_larger_than_the_ups_and_downs_before_it_is_none():
+    """A small validation set: neighbours differ by 30 % all the time, so a drop by as much tells nothing."""
+    validation = [1.3, 1.0, 1.35, 1.0, 1.3, 1.02, 1.34, 1.3, 1.32, 0.97, 0.98, 0.96, 0.97]
+    assert first_active(Course(LeakageSuspected()).run([1.0] * 13, validation)) is None

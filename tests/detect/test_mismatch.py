@@ -32,15 +32,24 @@ def test_a_training_loss_that_is_no_number_either_is_not_of_the_evaluation(train
 
 
 def test_twice_the_loss_from_the_first_evaluation_on_is_found_at_the_fifth():
-    """Another preprocessing, or a model that is not in evaluation mode."""
+    """Another preprocessing, or a model that is not in evaluation mode: what is learnt does not show there."""
     verdicts = Course(EvaluationMismatch(), every=10).run(
-        falling(8, first=2.0, last=1.0), [3.0 * loss for loss in falling(8, first=2.0, last=1.0)]
+        falling(8, first=2.0, last=1.0), [6.0, 5.9, 6.1, 6.0, 5.8, 6.1, 6.0, 3.0]
     )
     assert first_active(verdicts) == 4
     verdict = verdicts[-1]
     assert (verdict.since_step, verdict.severity) == (10, "warning")
     assert verdict.evidence == "since step 10, the first one: validation loss is 2 times the training's or more"
     assert verdict.statistics["factor"] == pytest.approx(3.0)
+
+
+def test_the_same_factor_all_the_time_is_another_count_and_an_info():
+    """A sum over the batch, or a mean over other things: the validation loss falls with the training's."""
+    train = falling(12, first=2.0, last=0.5, sigma=0.01)
+    verdicts = Course(EvaluationMismatch(), every=10).run(train, [8.0 * loss for loss in train])
+    assert first_active(verdicts) == 4
+    assert {verdict.severity for verdict in verdicts[4:]} == {"info"}
+    assert verdicts[-1].evidence.endswith("2 times the training's or more, by the same factor all the time")
 
 
 def test_two_odd_evaluations_of_a_young_model_are_none():

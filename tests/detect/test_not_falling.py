@@ -204,3 +204,22 @@ def test_without_a_loss_there_is_no_verdict():
     """Silence is not health."""
     tape = Tape(LossNotFalling())
     assert tape.play([None] * 300, learning_rate=1e-3) == [None] * 300
+
+
+def test_a_flat_stretch_is_information_until_it_is_twice_as_long():
+    """A fine-tune that falls by 8 % in all may be flat for a fifth of its way; one that is stuck still is, later."""
+    slow = [1.2, *noise(24, level=1.2, sigma=0.02), *(1.2 - 0.004 * i for i in range(25))]
+    verdicts = play_logged(slow)
+    assert {verdict.severity for verdict in verdicts if verdict is not None and verdict.active} == {"info"}
+    stuck = play_logged(noise(60, level=1.2, sigma=0.02))
+    said = [verdict.severity for verdict in stuck if verdict is not None and verdict.active]
+    assert (said[0], said[-1]) == ("info", "warning")
+
+
+def test_the_sum_of_two_losses_against_each_other_need_not_fall():
+    """Where a generator gets better, its discriminator gets worse."""
+    detector = LossNotFalling()
+    for place, loss in enumerate(noise(60, level=2.1, sigma=0.01), 1):
+        values = {"loss": loss, "loss_G": 1.4, "loss_D": 0.7}
+        detector.observe(Step(50 * place, place, 1.7e9 + place, values))
+    assert detector.verdict() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from tests.detect.evaluated import Course, falling, fork
@@ -256,3 +257,15 @@ def test_a_run_with_more_splits_than_anybody_needs_costs_no_more():
         course.train(1.0)
         course.evaluate(f"split{number}", loss=1.0)
     assert len(course.detector._evaluations.splits) == 64
+
+
+def test_a_fork_of_a_few_evaluations_in_a_loud_curve_is_information():
+    """The best of fifty stays the best for a while by chance, so a fifth of them must come behind it."""
+    numbers = random.Random(4)
+    level = [0.5 + 1.5 * 0.8**place for place in range(50)] + [0.62, 0.68, 0.72, 0.76, 0.8, 0.84, 0.9]
+    validation = [value * (1.0 + numbers.gauss(0.0, 0.04)) for value in level]
+    verdicts = Course(Overfitting()).run(falling(57), validation)
+    active = [verdict for verdict in verdicts if verdict is not None and verdict.active]
+    assert {verdict.severity for verdict in active if verdict.statistics["errors"] < 8.0} <= {"info"}
+    long = [*validation, *[0.95 + 0.01 * place for place in range(10)]]
+    assert Course(Overfitting()).run(falling(67), long)[-1].severity == "critical"

@@ -2,13 +2,14 @@
 
 Sums of float16 that overflow, labels that all are masked, and a trainer that logs 0 for NaN look like this: "loss 0.0"
 looks like success.  A loss that comes down to 0 by and by (a model that knows its data by heart, in a log with four
-decimals) passes through small values first, and is none.
+decimals) passes through small values first, and is none; neither is 0 where a log with one decimal goes from 0.1.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.telemetry import Step, Steps
@@ -18,6 +19,9 @@ ZEROS = 5
 FEWER = 2
 #: The losses before, none of which was below so much: nothing that falls by and by goes from here to 0 in one step.
 BEFORE, LEAST = 8, 0.02
+#: And so many times the last digit that the log prints: 0.2 and 0 are neighbours in one with one decimal.
+DIGITS = 5
+_MOST_DECIMALS = 6
 
 
 class LossCollapsed:
@@ -89,7 +93,7 @@ class LossCollapsed:
         if len(self._before) < BEFORE:
             return None
         statistics = {"zeros": float(self._zeros)}
-        if not self._zeros or min(self._before) < LEAST:
+        if not self._zeros or min(self._before) < max(LEAST, DIGITS * _last_digit(self._before)):
             return Verdict(ratio=0.0, statistics=statistics, severity="info")
         odd = self._broken or (len(self._norms) == 1 and self._zeros > 1)
         ratio = self._zeros / (ZEROS - FEWER if odd else ZEROS)
@@ -109,6 +113,15 @@ class LossCollapsed:
             action=_ACTION,
             confidence=0.95 if odd else 0.85,
         )
+
+
+def _last_digit(values: Iterable[float]) -> float:
+    """Return the unit of the last decimal that is printed of these values."""
+    known = list(values)
+    for decimals in range(_MOST_DECIMALS):
+        if all(round(value, decimals) == value for value in known):
+            return float(10.0**-decimals)
+    return 0.0
 
 
 _ACTION = (

@@ -5,11 +5,14 @@ Three shapes, in this order:
 - frozen: the metric is the same to its last digit in five evaluations in a row while the loss falls (Mann-Kendall, one
   chance in forty, and by 1 %).  A model that gives one answer to everything, or an evaluation that does not see the
   weights that are trained, looks like that.  Metrics that are printed with three digits or fewer repeat themselves, so
-  there it takes ten.
+  there it takes ten; and so do those of few samples: so many in a row must not be expected by chance (1 %) from how
+  often it repeated itself before, and by what it had gained per loss before it should have moved by the smallest step
+  that it ever made.
 - worse: the metric is below its best by 2 % and 4 standard errors, with a trend, in two evaluations in a
   row, while the loss fell since then.
 - flat: over twelve evaluations and more the validation loss fell by a fifth, the metric did not move, and by what it
-  had gained per loss before, it should have moved by three standard errors.
+  had gained per loss before, it should have moved by three standard errors.  It is information until it has been so
+  in six of twelve evaluations: in a loss that is loud, one stretch of some hundred looks like that for a while.
 
 - never better: of the first three or four evaluations each is worse than the one before, by a tenth in all, while the
   training loss fell by a fifth.  By chance one run in six begins like that, so it is an info: it is all that can be
@@ -25,6 +28,7 @@ at first), metrics of one class or slice, and what has no known direction.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -38,6 +42,8 @@ LEAST_POINTS = 5
 FIRST_POINTS, FIRST_SHARE, FIRST_FALL = 3, 0.1, 0.2
 FROZEN, FROZEN_COARSE = 5, 10
 FROZEN_FALL = 0.01
+#: By chance, so many equal ones in a row, where the metric has changed so often.
+FROZEN_CHANCE, FROZEN_CHANGES = 0.01, 3
 WORSE_AFTER = 4
 WORSE_SHARE = 0.02
 WORSE_ERRORS = 4.0
@@ -47,6 +53,8 @@ FLAT_ENDS = 5
 #: A loss falls by a tenth and more by confidence alone, at the same answers (Guo et al., 2017, on temperature).
 FLAT_FALL = 0.2
 FLAT_ERRORS = 3.0
+#: Half of those that it takes.
+FLAT_SURE = 6
 CEILING = 0.95
 #: Scores of Mann and Kendall: as good as no trend, and by chance once in 10, 20, 40 and 100 times.
 EVEN, ONE_IN_10, ONE_IN_20, ONE_IN_40, ONE_IN_100 = 0.5, 1.28, 1.64, 1.96, 2.33
@@ -64,9 +72,9 @@ class _Pair(NamedTuple):
     name: str
     own_loss: bool
 
-    def without_last(self) -> _Pair:
-        """Return what was known one evaluation earlier."""
-        return self._replace(points=self.points[:-1], good=self.good[:-1], loss=self.loss[:-1])
+    def without_last(self, count: int = 1) -> _Pair:
+        """Return what was known so many evaluations earlier."""
+        return self._replace(points=self.points[:-count], good=self.good[:-count], loss=self.loss[:-count])
 
 
 class MetricDecoupled(SplitDetector):
@@ -139,12 +147,8 @@ def _judge_pair(split: str, pair: _Pair) -> Verdict:
     worse = rise.size / max(abs(best), 1e-9)
     run = _same(pair.good)
     statistics = {"frozen": float(run), "worse": worse, "errors": rise.errors}
-    now = abs(pair.good[-1])
-    if now == 0.0 and run > 1:
-        return Verdict(ratio=0.0, statistics=statistics, gated=f"{pair.name} is 0: it may begin late")
-    scale = 100.0 if max(abs(value) for value in pair.good) > 1.5 else 1.0
-    if pair.good[-1] > 0.0 and CEILING * scale <= now <= scale:
-        return Verdict(ratio=0.0, statistics=statistics, gated=f"{pair.name} is near its ceiling")
+    if gated := _gate(pair, run):
+        return Verdict(ratio=0.0, statistics=statistics, gated=gated)
     frozen = _frozen_ratio(pair, run)
     if frozen >= 1.0:
         since = pair.points[-run].step
@@ -158,8 +162,20 @@ def _judge_pair(split: str, pair: _Pair) -> Verdict:
     start = _flat_from(pair)
     if start is not None:
         since = pair.points[start].step
-        return _finding(1.0, since, f"{split} {pair.name} has not improved", pair, statistics)
+        found = _finding(1.0, since, f"{split} {pair.name} has not improved", pair, statistics)
+        earlier = [_flat_from(pair.without_last(count)) is not None for count in range(1, 2 * FLAT_SURE)]
+        if earlier.count(True) + 1 >= FLAT_SURE:
+            return found
+        return replace(found, severity="info", confidence=0.5)
     return Verdict(ratio=max(0.0, min(0.99, max(frozen, ratio))), statistics=statistics)
+
+
+def _gate(pair: _Pair, run: int) -> str:
+    now = abs(pair.good[-1])
+    if now == 0.0 and run > 1:
+        return f"{pair.name} is 0: it may begin late"
+    scale = 100.0 if max(abs(value) for value in pair.good) > 1.5 else 1.0
+    return f"{pair.name} is near its ceiling" if pair.good[-1] > 0.0 and CEILING * scale <= now <= scale else ""
 
 
 def _finding(ratio: float, since: int, text: str, pair: _Pair, statistics: dict[str, float]) -> Verdict:
@@ -196,7 +212,22 @@ def _frozen_ratio(pair: _Pair, run: int) -> float:
     loss = pair.loss[-run:]
     ratio = run / wanted
     falls = loss[0] - loss[-1] >= FROZEN_FALL and trend(loss) <= -ONE_IN_40
-    return ratio if falls else min(ratio, 0.99)
+    return ratio if falls and _should_move(pair, run) else min(ratio, 0.99)
+
+
+def _should_move(pair: _Pair, run: int) -> bool:
+    """Whether a metric that is the same in the last evaluations would have moved, going by what it did before."""
+    pairs = len(pair.good) - run
+    changes = sum(one != other for one, other in pairwise(pair.good))
+    # Fewer changes do not tell how it moves; half a repetition is added, so that none is not never.
+    if changes >= FROZEN_CHANGES and ((pairs - changes + 0.5) / (pairs + 1.0)) ** (run - 1) > FROZEN_CHANCE:
+        return False
+    gained, fallen = pair.good[-1] - pair.good[0], pair.loss[0] - pair.loss[-run]
+    if gained <= 0.0 or fallen <= 0.0:
+        return True
+    values = sorted(set(pair.good))
+    step = min([after - value for value, after in pairwise(values)], default=0.0)
+    return gained / fallen * (pair.loss[-run] - pair.loss[-1]) >= step
 
 
 def _is_worse(pair: _Pair, known: Rise | None = None) -> bool:

@@ -1,8 +1,8 @@
 """Leakage suspected: the validation loss is better than what the training can explain.
 
-- It drops at once, by more than a tenth and 6 standard deviations of its noise, and stays there for three evaluations,
-  while the training loss moves by less than a third of that.  A learning rate that drops moves both; a source that was
-  added and holds samples of the validation moves one.
+- It drops at once, by more than a tenth, 6 standard deviations of its noise and twice what two neighbours before it
+  differ by, and stays there for three evaluations, while the training loss moves by less than a third of that.  A
+  learning rate that drops moves both; a source that was added and holds samples of the validation moves one.
 - Where the evaluation measures both losses in the same way (nanoGPT does), it is lower than the training loss by 2 %
   and more, five evaluations in a row, and the gap grew (Mann-Kendall, one chance in twenty), from less than 2 % at
   first.  An easier validation set has that gap from the begin on; a growing one is learnt by heart.
@@ -25,6 +25,8 @@ DROP = 0.1
 SIGMAS = 6.0
 #: So many evaluations before the drop tell its noise, so many behind it that it lasts.
 BEFORE, AFTER = 8, 3
+#: Of the largest difference of neighbours among these: a noise that is known from eight may be far larger.
+JUMPS = 2.0
 SHARE = 1.0 / 3.0
 GAP = 0.02
 EVALUATIONS = 5
@@ -75,7 +77,7 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         "train_drop": -math.expm1(-drop.train),
         "gap": math.expm1(validation[-1] - train[-1]),
     }
-    ratio = min(drop.size / DROP, drop.size / (SIGMAS * drop.sigma)) if drop.train < SHARE * drop.size else 0.0
+    ratio = drop.ratio if drop.train < SHARE * drop.size else 0.0
     if ratio >= 1.0:
         since = kept[-AFTER].step
         return Verdict(
@@ -108,8 +110,14 @@ class _Drop:
         behind = validation[-AFTER:]
         #: All three must be there: the highest counts, and the middle of the three before.
         self.size = middle(sorted(before[-3:])) - max(behind) + usual
+        self._largest = max(abs(step - middle(steps)) for step in steps)
         at = train[-AFTER - 3 : -AFTER]
         self.train = middle(sorted(at)) - middle(sorted(train[-AFTER:]))
+
+    @property
+    def ratio(self) -> float:
+        """The drop over what it must be."""
+        return min(self.size / DROP, self.size / (SIGMAS * self.sigma), self.size / max(JUMPS * self._largest, 1e-9))
 
 
 def _grown(split: str, points: list[Point], gaps: list[float], statistics: dict[str, float]) -> Verdict | None:

@@ -42,15 +42,17 @@ _DOWN = _words(
     ter top1_err top5_err uer wer
     """
 )
-#: What is logged beside the loss where a reward is what is learnt.  Such a loss may rise as rewards do (that of a value
-#: function), and its level says nothing.  Sources: TRL, Stable-Baselines3, CleanRL, RLlib, verl.
-_REWARDS = _words(
-    """
-    avg_reward average_reward charts_episodic_return critic_rewards_mean critic_score_mean env_reward_mean
-    env_runners_episode_return_mean ep_rew_mean episode_return_mean episode_reward episode_reward_mean episodic_return
-    mean_reward objective_rlhf_reward reward reward_mean rollout_ep_rew_mean train_reward
-    """
-)
+#: What is logged beside the loss where a reward is what is learnt, by the words of its name.  Such a loss may rise as
+#: rewards do (that of a value function), and its level says nothing.  Sources: TRL, Stable-Baselines3, CleanRL, RLlib,
+#: verl, Spinning Up, Tianshou.
+_REWARD = _words("rew reward rewards return returns")
+_REWARDS = _words("critic_score_mean ep_ret epret averageepret env_score_mean")
+#: With one of these it is a part of a loss of preferences, or of the training of a model of rewards: these fall.
+_NO_REWARD = _words("acc accuracies accuracy chosen loss margin margins model neg pos rejected")
+#: The losses of two models that are trained against each other: where one falls the other may rise, and their sum says
+#: nothing.  Sources: PyTorch's DCGAN example, pix2pix, StyleGAN, HiFi-GAN, VITS.
+_GENERATOR = _words("errg g gen generator gloss lossg")
+_DISCRIMINATOR = _words("d dis disc discriminator dloss errd lossd")
 #: What may stand before a metric that speaks for the whole evaluation; everything else is a class, a slice or a size
 #: of objects ("T168_f1", "bbox_mAP_s"), and one of many such may do anything.
 _WHOLE = _words(
@@ -82,16 +84,30 @@ def plain(name: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _is_reward(name: str) -> bool:
-    return plain(name) in _REWARDS
+    words = frozenset(plain(name).split("_"))
+    return plain(name) in _REWARDS or (not words.isdisjoint(_REWARD) and words.isdisjoint(_NO_REWARD))
 
 
-def has_reward(names: Iterable[str]) -> bool:
-    """Whether there is a reward among the names of what a training logs.
+@functools.lru_cache(maxsize=1024)
+def _side(name: str) -> int:
+    """Return whose loss it is of two models against each other: 1 the generator's, -1 the discriminator's, else 0."""
+    words = plain(name).split("_")
+    return (not _GENERATOR.isdisjoint(words)) - (not _DISCRIMINATOR.isdisjoint(words))
 
-    >>> has_reward(["loss", "rollout/ep_rew_mean"]), has_reward(["loss", "rewards/margins"])
+
+def need_not_fall(names: Iterable[str]) -> bool:
+    """Whether the loss beside such names may rise though all is well: there is a reward, or two models play a game.
+
+    >>> need_not_fall(["loss", "rollout/ep_rew_mean"]), need_not_fall(["loss", "rewards/margins"])
+    (True, False)
+    >>> need_not_fall(["loss", "loss_G", "loss_D"]), need_not_fall(["loss", "d_loss"])
     (True, False)
     """
-    return any(map(_is_reward, names))
+    known = list(names)
+    return any(map(_is_reward, known)) or {1, -1} <= set(map(_side, known))
+
+
+has_reward = need_not_fall
 
 
 @functools.lru_cache(maxsize=1024)

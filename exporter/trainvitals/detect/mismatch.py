@@ -5,7 +5,9 @@
 - From the first evaluation on, five in a row, the validation loss is twice the training loss or more.  A model that
   has seen no sample twice cannot have learnt them by heart, so only runs whose first evaluation falls into the first
   epoch count.  Batch normalisation makes one or two such evaluations of healthy runs, so it must be all five, and the
-  training loss is the middle of the last 64 steps, not the mean over an epoch.
+  training loss is the middle of the last 64 steps, not the mean over an epoch.  Where the factor is the same all the
+  time (within a quarter) and the validation loss falls with the training's, the two are counted in different ways (a
+  sum, a weight, a mean over other things): an info.
 - Five evaluations in a row, the validation loss is half the training loss or less: another quantity (auxiliary losses,
   label smoothing, augmentation, a sum over accumulated batches) or a leak.  Most of these are meant, so this is an
   info only.
@@ -20,9 +22,12 @@ from itertools import islice
 
 from trainvitals.detect.base import Category, Verdict
 from trainvitals.detect.evaluations import Point, SplitDetector, validation_loss
+from trainvitals.detect.window import middle
 
 FACTOR = 2.0
 EVALUATIONS = 5
+#: A factor is the same as long as its middle moves by less from the first evaluations to the last.
+SAME, FALLS = 1.25, 0.9
 #: Runs of evaluations are counted up to so many.
 _NEWEST = 64
 #: What the first evaluation may come behind, in epochs: at its end, and the step that ends it may be counted.
@@ -73,7 +78,7 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
     if factors[-1] is not None:
         statistics["factor"] = factors[-1]
     early = [_factor(point, loss) for point, loss in first]
-    above = _far_above(split, first[0][0], early, factors, statistics)
+    above = _far_above(split, first[0][0], early, factors, statistics, alike=_is_alike(first, pairs))
     below = _far_below(split, [point for point, _ in pairs], factors, statistics)
     return max((above, below), key=lambda verdict: verdict.ratio)
 
@@ -93,8 +98,24 @@ def _factor(point: Point, loss: float) -> float | None:
     return loss / (train + error) if loss > train else loss / max(train - error, min(loss, train))
 
 
+def _is_alike(first: list[tuple[Point, float]], pairs: list[tuple[Point, float]]) -> bool:
+    """Whether the two losses are the same but for a factor: it stands, while the validation loss falls."""
+    then, now = ([loss / point.train for point, loss in some if point.train] for some in (first, pairs[-EVALUATIONS:]))
+    if not then or not now:
+        return False
+    before, after = middle(sorted(then)), middle(sorted(now))
+    falls = middle(sorted(loss for _, loss in pairs[-EVALUATIONS:])) < FALLS * first[0][1]
+    return falls and before / SAME <= after <= before * SAME
+
+
 def _far_above(
-    split: str, first: Point, early: list[float | None], factors: list[float | None], statistics: dict[str, float]
+    split: str,
+    first: Point,
+    early: list[float | None],
+    factors: list[float | None],
+    statistics: dict[str, float],
+    *,
+    alike: bool,
 ) -> Verdict:
     if first.resumed or (first.epoch is not None and first.epoch > FIRST_EPOCH):
         gated = "the first known evaluation is from behind the first epoch or a resume: the model may overfit by then"
@@ -106,11 +127,13 @@ def _far_above(
     now = [factor or 0.0 for factor in factors[-EVALUATIONS:]]
     if ratio < 1.0 or min(now) < FACTOR:
         return Verdict(ratio=min(ratio, 0.99), statistics=statistics)
+    evidence = f"since step {first.step}, the first one: {split} loss is {FACTOR:g} times the training's or more"
     return Verdict(
         ratio=ratio,
         since_step=first.step,
-        evidence=f"since step {first.step}, the first one: {split} loss is {FACTOR:g} times the training's or more",
+        evidence=f"{evidence}, by the same factor all the time" if alike else evidence,
         statistics=statistics,
+        severity="info" if alike else "warning",
         action=(
             f"data: compare samples of {split} and of the training after all preprocessing; model: evaluate on training"
             " data, where a high loss means another definition, or a model that is not in evaluation mode"

@@ -8,9 +8,12 @@ Two tests on at least 20 points behind the warm-up of the learning rate:
   by more than noise: a slow run that falls steadily below ln C has begun to know something.
 
 A healthy run is 10 % below its beginning within some tens of points: of the public curves with a log every 50 steps or
-an epoch, all are by the 20th.  A run that has learnt once is never judged again here: that it is flat later is
+an epoch, all are by the 20th.  Fine-tunes that fall by a tenth in all are flat for a while, and late starters at first:
+so the first test is information until it has held for as many points again.  One that is stuck is still stuck then.
+
+A run that has learnt once is never judged again here: that it is flat later is
 :mod:`plateau`, that it rises is :mod:`drift`.  A loss that is not positive has no share of itself to fall by
-(rewards), and is not judged.
+(rewards), and is not judged; neither is one beside a reward, nor that of two models against each other.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import math
 from dataclasses import replace
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
-from trainvitals.detect.metric_names import has_reward
+from trainvitals.detect.metric_names import need_not_fall
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Event, Step, Steps
@@ -32,6 +35,8 @@ EVERY = 4
 #: Below so many points a run may be slow and not stuck, unless it fell by less than half of what it should: fine-tunes
 #: that fall by a tenth in all are down by 2 to 4 % at a fifth of their way.
 SURE_POINTS = 40
+#: And above, it is sure where it is still stuck after so many times the points that it took to say so.
+SURE_LONGER = 2
 #: So much below its beginning, a run is learning; at twice that it has learnt.
 FALL = 0.05
 LEARNT = 0.10
@@ -77,6 +82,8 @@ class LossNotFalling:
         self._warm = (0, 0)
         self._verdict: Verdict | None = None
         self._learnt = self._active = False
+        #: Points behind the warm-up when it became active.
+        self._active_at = 0
 
     def observe(self, step: Step) -> None:
         """Look at ``loss`` and ``learning_rate``; a step that the loss scaler skipped teaches nothing."""
@@ -100,7 +107,7 @@ class LossNotFalling:
         self._last = step.step
         if len(self._firsts) < _FIRSTS:
             self._firsts.append((step.step, loss))
-            if has_reward(values):
+            if need_not_fall(values):
                 self._signs += 1
         if loss <= 0.0:
             self._signs += 1
@@ -191,13 +198,17 @@ class LossNotFalling:
         if TREND * error > FALL / 2:
             flat = min(flat, 0.99)  # The noise could hide a fall, and among many tests one would find none.
         statistics = {"fall": fall, "trend_score": score, "level": level}
+        if not self._active:
+            self._active_at = behind
         self._verdict = self._say(max(flat, chance), classes, start, statistics, fall + TREND * error)
-        if self._active and not classes and self._may_be_slow(points, fall + TREND * error, values):
+        if self._active and not classes and error > 0.0 and self._may_be_slow(behind, fall + TREND * error, values):
             self._verdict = replace(self._verdict, severity="info", confidence=0.5)
 
-    def _may_be_slow(self, points: int, most: float, values: list[float]) -> bool:
-        """Whether a run may be slow and no more than that: it is short, or falls as a whole."""
-        return (points < SURE_POINTS and most >= FALL / 2) or mann_kendall(values) < -TREND
+    def _may_be_slow(self, behind: int, most: float, values: list[float]) -> bool:
+        """Whether a run may be slow and no more than that: flat for short, or falling as a whole."""
+        if behind < SURE_LONGER * self._active_at or (behind < SURE_POINTS and most >= FALL / 2):
+            return True
+        return mann_kendall(values) < -TREND
 
     def _flatness(self, fall: float, most: float, score: float) -> float:
         """Return the ratio of the first test, for a fall and what it is at most."""

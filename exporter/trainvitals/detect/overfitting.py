@@ -4,7 +4,8 @@ What counts as a rise is Prechelt's generalisation loss, GL = validation now / b
 When?, 1998), whose usual thresholds are 1 to 5 %: more than 1 % is an info, 3 % a warning, 5 % critical.  A rise must
 also be out of the noise of the evaluations themselves (4 standard errors: the best of many noisy evaluations is too
 good by about 2 sigma, so the usual 2 or 3 would find a fork in every flat curve), and both curves must have a trend
-since the best (Mann-Kendall, one chance in ten each).
+since the best (Mann-Kendall, one chance in ten each).  The best of many noisy evaluations stays the best for a while by
+chance: until a fifth of them came behind it, a fork of less than 8 errors is an info.
 
 - Dropout and augmentation put the training loss above the other: only trends are compared, never the gap alone.
 - A single bad evaluation: the last three count at least, by their middle.
@@ -38,6 +39,8 @@ from trainvitals.detect.trend import theil_sen
 LEAST_POINTS = 5
 LEAST_AFTER = 3
 ERRORS = 4.0
+#: A rise of so many needs no time to be sure of.
+SURE_ERRORS = 8.0
 TREND = 1.28
 #: Of the generalisation loss: Prechelt's GL_1, GL_3 and GL_5.
 LOSS_STEPS: tuple[tuple[float, Severity], ...] = ((0.01, "info"), (0.03, "warning"), (0.05, "critical"))
@@ -118,6 +121,8 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         # What is beyond two standard errors is sure.
         sure = math.expm1(rise.size * (1.0 - 2.0 / rise.errors))
         severity = next((name for share, name in reversed(LOSS_STEPS) if sure >= share), "info")
+        if rise.errors < SURE_ERRORS and count - 1 - rise.best < ONSET_SHARE * count:
+            severity = "info"
     elif _begins(curve, rise):
         ratio = 1.0
     elif _stalls(curve) or _stalls(curve.without_last()):
