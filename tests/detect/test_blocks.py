@@ -145,7 +145,8 @@ def take(detector, steps) -> None:
     """Hand on steps in blocks, as often as a detector stops where its signal goes on."""
     while len(steps):
         taken = detector.observe_all(steps)
-        assert taken is None or (taken >= 1 and (taken == len(steps) or detector.held))
+        stops = getattr(detector, "held", False) or getattr(detector, "stops", False)
+        assert taken is None or (taken >= 1 and (taken == len(steps) or stops))
         steps = steps[len(steps) if taken is None else taken :]
 
 
@@ -208,3 +209,38 @@ def test_a_long_calm_run_is_what_its_steps_are_one_by_one(make):
 def test_a_block_without_values_is_taken(make):
     """Steps that are only counted."""
     compare(make, [Steps([1, 2, 3], 1, [5.0, 6.0, 7.0], {}), Steps([4], 4, [8.0], {})], ask=lambda: True)
+
+
+STOPPING = [make for make in IN_BLOCKS if getattr(make, "stops", False)]
+
+
+@pytest.mark.parametrize("make", STOPPING)
+def test_one_that_stops_by_itself_shows_every_verdict_of_a_signal_that_is_on(make):
+    """Nothing that it says while it is held, step by step, is missed by somebody who asks only where it stops."""
+    numbers = random.Random(3)
+    flat = [3.0 + 6.0 * math.exp(-place / 50.0) + numbers.gauss(0.0, 0.003) for place in range(6000)]
+    falling = [3.0 - 0.002 * place + numbers.gauss(0.0, 0.003) for place in range(1000)]
+    losses = flat + falling
+    whole = Steps(list(range(1, 7001)), 1, [1.7e9 + place for place in range(7000)], {"loss": losses})
+    single, block = make(), make()
+    every, seen = [], []
+    for step in whole:
+        before = single.held
+        single.observe(step)
+        if before or single.held:
+            every.append(told(single))
+    rest = whole
+    while len(rest):
+        before = block.held
+        rest = rest[block.observe_all(rest) :]
+        if before or block.held:
+            seen.append(told(block))
+
+    assert len(set(every)) > 10
+    assert set(every) == set(seen)
+    assert not block.held
+
+
+def test_some_stop_by_themselves():
+    """The test above has something to test."""
+    assert [make.signal for make in STOPPING] == ["plateau"]

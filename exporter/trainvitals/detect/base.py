@@ -83,7 +83,11 @@ class HeldDetector(Detector, Protocol):
 
 
 class HeldBlockDetector(HeldDetector, Protocol):
-    """Both."""
+    """Both.
+
+    One with a true ``stops`` stops as well behind each step that may change its verdict while its signal is on, and
+    behind the one that turns it off; it needs not be asked between.
+    """
 
     def observe_all(self, steps: Steps) -> int:
         """See :class:`BlockDetector`."""

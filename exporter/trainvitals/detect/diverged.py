@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.evaluations import validation_loss
@@ -42,8 +42,8 @@ GROUP = 5
 FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
 RISEN, RISEN_POINTS, RISING_SCORE, RISING_NOISES = 1.25, 20, 2.33, 6.0
 LEAST_OF_FIRST = 0.05
-#: A log of so many groups is short; there a jump over so much more than the groups before is enough.
-SHORT, JUMP = 40, 1.25
+#: A log of so many losses is short; there a jump over so much more than the groups before is enough.
+SHORT, JUMP = 200, 1.25
 #: How long a loss must be above twice that of the untrained model: five times as long as bumps of healthy runs.
 BLOWN_STEPS = 50
 _LARGEST = 1e6
@@ -68,7 +68,7 @@ class LossDiverged:
         self._begin()
 
     def _begin(self) -> None:
-        self._trace = Trace()
+        self._trace = Trace(size=GROUP)
         #: The first step of the run, and its loss.
         self._first: int | None = None
         self._start = 0.0
@@ -152,30 +152,24 @@ class LossDiverged:
 
     def _take_groups(self, steps: Steps, losses: list[float], begin: int, end: int) -> int:
         """Take whole groups, up to one that turns the signal on; return the place behind it."""
-        in_a_row = iter(losses[begin:end])
-        groups = list(map(sorted, zip(*[in_a_row] * GROUP, strict=True)))
-        middles = [group[GROUP // 2] for group in groups]
-        lasts = slice(begin + GROUP - 1, end, GROUP)
-        points = Steps(steps.numbers[lasts], 1, steps.times[lasts], {})
         high = steps.extent("loss")[1]
-        place = 0
-        while place < len(groups):
-            stop, usual = min(place + self._trace.room, len(groups)), self._usual()
+        while begin < end:
+            stop, usual = min(begin + self._trace.room, end), self._usual()
             if high > usual:
-                stop = min(stop, place + _GROUPS)
-            if high <= usual or max([group[0] for group in groups[place:stop]]) <= usual:
-                self._pass(groups[max(place, stop - 3) : stop])
-                if self._trace.push_all(points, middles[:stop], place)[1]:
+                stop = min(stop, begin + _GROUPS * GROUP)
+            if high <= usual or max(map(min, _groups(losses[begin:stop]))) <= usual:
+                self._pass(list(_groups(losses[max(begin, stop - 3 * GROUP) : stop])))
+                if self._trace.push_all(steps, losses[:stop], begin)[1]:
                     self._look()
             else:
-                for at in range(begin + place * GROUP, begin + stop * GROUP, GROUP):
+                for at in range(begin, stop, GROUP):
                     self._group, self._group_began = losses[at : at + GROUP], steps.numbers[at]
                     last = at + GROUP - 1
                     self._close(Step(steps.numbers[last], steps.first + last, steps.times[last], {}))
                     if self._found:
                         self._last = steps.numbers[last]
                         return at + GROUP
-            place = stop
+            begin = stop
         return end
 
     def _usual(self) -> float:
@@ -184,10 +178,10 @@ class LossDiverged:
             return -1.0
         return RISEN * self._best if self._untrained is None else min(RISEN * self._best, FAR * self._untrained)
 
-    def _pass(self, newest: list[list[float]]) -> None:
-        """Take groups that are usual, of which these are the last, sorted."""
-        self._lowest = newest[-1][0]
-        self._highest.extend([group[-1] for group in newest])
+    def _pass(self, newest: list[tuple[float, ...]]) -> None:
+        """Take groups that are usual, of which these are the last."""
+        self._lowest = min(newest[-1])
+        self._highest.extend(map(max, newest))
         self._far = self._risen = 0
         self._recent.clear()
         self._ratio = 0.0
@@ -234,7 +228,7 @@ class LossDiverged:
         if self._best < math.inf:
             self._test(group, ordered)
         self._highest.append(ordered[-1])
-        if self._trace.push(step.step, step.time, ordered[GROUP // 2]):
+        if self._trace.push_group(self._group_began, step, group):
             self._look()
 
     def _look(self) -> None:
@@ -273,7 +267,7 @@ class LossDiverged:
             self._far += GROUP
         else:
             self._far = 0
-        wanted = min(max(FAR_POINTS, FAR_SHARE * GROUP * self._trace.points), MOST_POINTS)
+        wanted = min(max(FAR_POINTS, FAR_SHARE * self._trace.points), MOST_POINTS)
         far = self._far / wanted
         before = list(self._highest)[:-1]
         if is_far and not self._found and before and self._trace.points <= SHORT and lowest > JUMP * max(before):
@@ -331,6 +325,11 @@ class LossDiverged:
             action=_ACTION,
             confidence=0.95 if self._found == "far" else 0.8,
         )
+
+
+def _groups(losses: list[float]) -> Iterator[tuple[float, ...]]:
+    in_a_row = iter(losses)
+    return zip(*[in_a_row] * GROUP, strict=True)
 
 
 _WORDS = {

@@ -189,15 +189,14 @@ class LossDrift:
         baseline, most = settings.baseline, settings.baseline + settings.lag
         in_a_row = iter(losses[begin:end])
         blocks = list(map(sorted, zip(*[in_a_row] * settings.block, strict=True)))
-        middles = list(map(middle, blocks))
+        half, odd = settings.block // 2, settings.block % 2
+        middles = [block[half] if odd else (block[half - 1] + block[half]) / 2 for block in blocks]
         place = 0
         while place < len(blocks):
             segment = self._segment
             if len(segment.middles) == most and not segment.above and settings.errors > _LARGEST_OF_16:
                 known = [*segment.middles, *middles[place:]]
-                count = 0
-                while count + most < len(known) and known[count + most] <= max(known[count : count + baseline]):
-                    count += 1
+                count = _below(known, baseline, most)
                 if count:
                     segment.blocks = deque([*segment.blocks, *blocks[place : place + count]][-most:])
                     segment.middles = deque(known[count : count + most])
@@ -325,6 +324,22 @@ class LossDrift:
             confidence=0.9 if episode.blocks >= self._settings.in_a_row else 0.7,
             gated=self._gated,
         )
+
+
+def _below(known: list[float], baseline: int, lag: int) -> int:
+    """Return how many values in a row, each ``lag`` behind the first of its baseline, are not above the largest of it.
+
+    The largest is looked for anew when it has left the baseline.
+    """
+    top, at = -math.inf, -1
+    for count, value in enumerate(known[lag:]):
+        if at < count or known[count + baseline - 1] >= top:
+            row = known[count : count + baseline]
+            top = max(row)
+            at = count + row.index(top)
+        if not value <= top:
+            return count
+    return len(known) - lag
 
 
 def _scatter(center: float, middles: list[float]) -> float:

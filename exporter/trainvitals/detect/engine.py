@@ -275,9 +275,10 @@ class Record:
     def _take_held(self, detector: Any, block: Sequence[Step]) -> None:
         """Hand on a block to a detector that says when its signal is on, and ask it as often as it has to be then."""
         in_columns = isinstance(block, Steps) and hasattr(detector, "observe_all")
+        stops = getattr(detector, "stops", False)
         begin = 0
         while begin < len(block):
-            if in_columns and not detector.held and detector.signal not in self._open:
+            if in_columns and (stops or (not detector.held and detector.signal not in self._open)):
                 part = block[begin:] if begin else block
             else:
                 part = block[begin : begin + self._EVERY]

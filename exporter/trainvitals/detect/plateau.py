@@ -57,6 +57,7 @@ class Plateau:
     needs = "40 losses, in a log whose noise is not larger than the gain in question"
     #: What a step costs and gains.
     segments: frozenset[Kind] = frozenset({"batch_size", "sequence_length", "data"})
+    stops = True
 
     def __init__(self) -> None:
         self._gated = ""
@@ -109,7 +110,7 @@ class Plateau:
         losses, rates = steps.columns.get("loss"), steps.columns.get("learning_rate")
         if losses is None or not self._is_plain(steps):
             return one_by_one(self, steps)
-        end, was_held = 0, self.held
+        end = 0
         while end < len(losses):
             begin = end
             end, is_closed = self._trace.push_all(steps, losses, begin)
@@ -117,10 +118,10 @@ class Plateau:
                 self._take_rates(steps.numbers[begin:end], rates[begin:end])
             self._last = steps.numbers[end - 1]
             if is_closed and self._usable:
-                self._judge()
-                if self.held and not was_held:
-                    return end
                 was_held = self.held
+                self._judge()
+                if self.held or was_held:
+                    return end
         return end
 
     def _is_plain(self, steps: Steps) -> bool:

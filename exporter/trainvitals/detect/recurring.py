@@ -6,7 +6,7 @@ of the data, all outliers of single steps fell on the same two steps in 38 of 38
 2 % of theirs.  Where the data is watched, the files or samples of these steps are named.
 
 An outlier is one or two losses in a row above their neighbours, by 8 standard deviations of the upper tail of the last
-64 to 128; or one that is not finite, and the next one is.  What lasts longer is another detector's (a spike).
+128; or one that is not finite, and the next one is.  What lasts longer is another detector's (a spike).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict, one_by_one
 from trainvitals.detect.settings import setting
-from trainvitals.detect.window import MAD_TO_SIGMA, UPPER_SHARE, UPPER_SIGMAS, middle
+from trainvitals.detect.window import level_of
 from trainvitals.telemetry import Step, Steps
 
-#: The level is taken anew after so many losses, from twice as many.
-BLOCK = 64
+#: The level is taken anew after so many losses, from them.
+BLOCK = 128
 #: So many losses in a row are single outliers; more are a rise.
 SINGLE = 2
 #: So many outliers of the attempts before are remembered, and named in a finding.
@@ -53,7 +53,6 @@ class RecurringOutlier:
         self._settings = settings
         self._latch = Latch(hold_seconds=settings.hold_seconds, hold_steps=settings.hold_steps)
         self._fresh: list[float] = []
-        self._older: list[float] = []
         self._limit = math.inf
         self._center = 0.0
         self._last = self._count = -1
@@ -87,7 +86,7 @@ class RecurringOutlier:
         return self._latch.held
 
     def observe(self, step: Step) -> None:
-        """Take the next step: most cost two comparisons, one in 64 a look at the level."""
+        """Take the next step: most cost two comparisons, one in 128 a look at the level."""
         loss = step.values.get("loss")
         if loss is None or step.values.get("skipped"):
             return
@@ -142,7 +141,7 @@ class RecurringOutlier:
         self._points_before += self._points
         self._odd, self._pending, self._points, self._is_rise = {}, [], 0, False
         # The level stays until there is another: what recurs may come at once.
-        self._fresh, self._older = [], []
+        self._fresh = []
         return True
 
     def _push(self, loss: float) -> None:
@@ -153,16 +152,11 @@ class RecurringOutlier:
         """Take the level anew, if there are enough."""
         if len(self._fresh) < BLOCK:
             return
-        values = sorted(self._older + self._fresh)
-        self._older, self._fresh = self._fresh, []
-        if len(values) < 2 * BLOCK:
-            return
-        center = middle(values)
-        spread = MAD_TO_SIGMA * middle(sorted([abs(value - center) for value in values]))
-        tail = (values[int(UPPER_SHARE * len(values))] - center) / UPPER_SIGMAS
-        self._center = center
-        deviation = max(spread, tail, self._settings.spread_floor * abs(center))
-        self._limit = center + self._settings.sigmas * deviation if deviation > 0.0 else math.inf
+        level = level_of(sorted(self._fresh))
+        self._fresh = []
+        self._center = level.center
+        deviation = max(level.tail, self._settings.spread_floor * abs(level.center))
+        self._limit = level.center + self._settings.sigmas * deviation if deviation > 0.0 else math.inf
 
     def _pend(self, number: int, count: int, loss: float) -> None:
         self._is_rise = self._is_rise or len(self._pending) >= SINGLE

@@ -15,7 +15,7 @@ from trainvitals.detect.base import Verdict
 WINDOW_SECONDS = 600.0
 LEAST_SECONDS = 120.0
 #: Steps are put together until they make so much of it, so that a window of fast steps costs no more.
-PIECE_SECONDS = 10.0
+PIECE_SECONDS = 20.0
 #: Kind of the event that carries the seconds of a rank in each phase, as they are at a poll (fields: phase, seconds).
 PHASES = "phases"
 #: Phases that are no training: what goes on in them is waited for by nobody's steps.

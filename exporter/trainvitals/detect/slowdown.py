@@ -20,10 +20,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Severity, Verdict, one_by_one
-from trainvitals.detect.pace import Pace
+from trainvitals.detect.pace import Laps, Pace
 from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import UPPER_SHARE, UPPER_SIGMAS, middle
@@ -87,12 +88,19 @@ class _Point(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Of the baseline: seconds of a step, the most that is not slow, amount (0.0: nobody tells), spread of steps."""
+    """Of the baseline: seconds of a step, the most that is not slow, and amount (0.0: nobody tells)."""
 
     center: float
     limit: float
     amount: float
-    spread: float
+
+
+class _Points(NamedTuple):
+    """Points of some laps and the places behind them; and of what is left for the next: seconds, amounts, steps."""
+
+    points: list[_Point]
+    ends: Sequence[int]
+    rest: tuple[list[float], list[float], int]
 
 
 class Slowdown:
@@ -162,7 +170,35 @@ class Slowdown:
         laps = self._pace.laps(steps)
         if laps is None:
             return one_by_one(self, steps)
-        numbers, reached, end = steps.numbers, self._pace.reached, 0
+        end = len(steps)
+        points, ends, rest = self._points(steps.numbers, laps)
+        skipped = min(self._to_skip, len(points))
+        self._to_skip -= skipped
+        if (taken := self._take_all(points[skipped:])) is not None:
+            end, rest = ends[skipped + taken - 1], ([], [], 0)
+        self._seconds, self._amounts, self._steps = rest
+        self._pace.advance(steps, laps, end)
+        return end
+
+    def _points(self, numbers: list[int], laps: Laps) -> _Points:
+        before, size = len(self._seconds), self._settings.point_steps
+        if self._steps != before or numbers[-1] - self._pace.reached != len(numbers):
+            return self._uneven(numbers, laps)
+        # A lap is a step, as nearly always.
+        seconds, amounts = self._seconds + laps.seconds, self._amounts + laps.amounts
+        whole = len(seconds) - len(seconds) % size
+        lasts = numbers[size - 1 - before : whole - before : size]
+        in_a_row = iter(seconds[:whole])
+        ordered = list(map(sorted, zip(*[in_a_row] * size, strict=True)))
+        middles = _middles(amounts[:whole], size)
+        centers = [some[(size - 1) // 2] for some in ordered]
+        spreads = [_spread(some) for some in ordered]
+        points = list(map(_Point._make, zip(lasts, repeat(size), centers, middles, spreads, strict=False)))
+        ends = range(size - before, whole - before + 1, size)
+        return _Points(points, ends, (seconds[whole:], amounts[whole:], len(seconds) - whole))
+
+    def _uneven(self, numbers: list[int], laps: Laps) -> _Points:
+        reached, end = self._pace.reached, 0
         seconds, amounts, done = self._seconds, self._amounts, self._steps
         points: list[_Point] = []
         ends: list[int] = []
@@ -177,13 +213,7 @@ class Slowdown:
                 points.append(_point(reached, done, seconds, amounts))
                 ends.append(end)
                 seconds, amounts, done = [], [], 0
-        skipped = min(self._to_skip, len(points))
-        self._to_skip -= skipped
-        if (taken := self._take_all(points[skipped:])) is not None:
-            end, seconds, amounts, done = ends[skipped + taken - 1], [], [], 0
-        self._seconds, self._amounts, self._steps = seconds, amounts, done
-        self._pace.advance(steps, laps, end)
-        return end
+        return _Points(points, ends, (seconds, amounts, done))
 
     def _close(self, step: int) -> None:
         """End a point at a step."""
@@ -239,7 +269,8 @@ class Slowdown:
 
     def _costs(self, points: Sequence[_Point], amount: float) -> list[float]:
         """Return the seconds of a step in each point; those of the amount of before, where it has another."""
-        if amount <= 0.0:
+        amounts = [point.amount for point in points]
+        if amount <= 0.0 or amounts.count(amount) == len(amounts):
             return [point.seconds for point in points]
         low, high = amount * (1.0 - self._settings.same_amount), amount * (1.0 + self._settings.same_amount)
         return [
@@ -255,7 +286,7 @@ class Slowdown:
         center = middle(costs)
         tail = (costs[int(len(costs) * UPPER_SHARE)] - center) / UPPER_SIGMAS
         limit = max(self._settings.slow * center, center + self._settings.tail_sigmas * tail)
-        return _Level(center, limit, amount, middle(sorted([point.spread for point in self._baseline])))
+        return _Level(center, limit, amount)
 
     def _judge(self, point: _Point, level: _Level) -> None:
         settings = self._settings
@@ -305,9 +336,8 @@ class Slowdown:
         center = middle(sorted(seconds))
         if middle(sorted([abs(value - center) for value in seconds])) > settings.even * center:
             return False
-        return middle(sorted([point.spread for point in recent])) <= max(
-            settings.even, settings.even_times * level.spread
-        )
+        before = middle(sorted([point.spread for point in self._baseline]))
+        return middle(sorted([point.spread for point in recent])) <= max(settings.even, settings.even_times * before)
 
     def _accept(self, level: _Level) -> None:
         self._gated = (
@@ -358,15 +388,24 @@ class Slowdown:
 
 
 def _point(step: int, steps: int, seconds: list[float], amounts: list[float]) -> _Point:
-    """Return the middle of laps; of two, the faster: a pause is no slow step.
-
-    The spread is half of the range between the quartiles, which is as large as the MAD and costs nothing.
-    """
+    """Return the middle of laps; of two, the faster: a pause is no slow step."""
     ordered = sorted(seconds)
+    (amount,) = _middles(amounts, len(amounts))
+    return _Point(step, steps, ordered[(len(ordered) - 1) // 2], amount, _spread(ordered))
+
+
+def _spread(ordered: list[float]) -> float:
+    """Return half of the range between the quartiles, as a share; it is as large as the MAD and costs nothing."""
     count = len(ordered)
-    half = (count - 1) // 2
-    center, spread = ordered[half], -1.0
-    if count >= _ENOUGH:
-        spread = (ordered[3 * count // 4] - ordered[count // 4]) / (2.0 * center)
-    amount = sorted(amounts)[half] if amounts[0] else 0.0
-    return _Point(step, steps, center, amount, spread)
+    if count < _ENOUGH:
+        return -1.0
+    return (ordered[3 * count // 4] - ordered[count // 4]) / (2.0 * ordered[(count - 1) // 2])
+
+
+def _middles(amounts: list[float], size: int) -> list[float]:
+    """Return the middle of each so many amounts; 0.0 where the first of them is not told."""
+    if not amounts or amounts.count(amounts[0]) == len(amounts):
+        return amounts[::size]
+    some = iter(amounts)
+    groups = zip(*[some] * size, strict=True)
+    return [sorted(group)[(size - 1) // 2] if group[0] else 0.0 for group in groups]

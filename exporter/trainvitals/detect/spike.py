@@ -327,46 +327,44 @@ class LossSpike:
             or low - center <= -_LARGEST_SIGMAS * tail
         ):
             return 0
-        sigmas = [(loss - center) / tail for loss in chunk]
-        nearly = self._calm_tails * (1.0 - 1e-9)
-        large = [place for place, above in enumerate(sigmas) if above >= nearly]
-        if large:
-            calm = self._calm_length(chunk, sigmas, large)
+        nearly = center + self._calm_tails * tail
+        nearly -= 1e-9 * (abs(center) + tail)
+        if max(chunk) >= nearly:
+            large = [place for place, loss in enumerate(chunk) if loss >= nearly]
+            calm = self._calm_length(chunk, [(chunk[place] - center) / tail for place in large], large)
             if not calm:
                 return 0
-            del chunk[calm:], sigmas[calm:]
+            del chunk[calm:]
         count = len(chunk)
         recent = self._recent
         self._baseline.extend([*[point.capped for point in recent], *chunk][:count])
-        self._correlation.extend([*[point.sigmas for point in recent], *sigmas][:count])
+        self._correlation.extend_raw([point.sigmas for point in recent][:count], 0.0, 1.0)
+        if count > len(recent):
+            self._correlation.extend_raw(chunk[: count - len(recent)], center, tail)
         first = max(0, count - self._settings.recent)
-        newest = begin + first
-        rows = zip(
-            steps.numbers[newest : begin + count],
-            range(steps.first + newest, steps.first + begin + count),
-            chunk[first:],
-            sigmas[first:],
-            chunk[first:],
-            strict=True,
-        )
-        recent.extend(map(_Point._make, rows))
+        for place in range(begin + first, begin + count):
+            loss = losses[place]
+            recent.append(_Point(steps.numbers[place], steps.first + place, loss, (loss - center) / tail, loss))
         self._points += count
         self._is_stale = True
         return count
 
     def _calm_length(self, chunk: list[float], sigmas: list[float], candidates: list[int]) -> int:
-        """Return how many of these losses :meth:`_pass` would take before the first that it would not."""
+        """Return how many of these losses :meth:`_pass` would take before the first that it would not.
+
+        ``candidates`` are the places of those that may be large, ``sigmas`` are theirs.
+        """
         recent, limit, tails = self._settings.recent, self._limit, self._calm_tails
         large = [
             place - recent for place, point in enumerate(self._recent) if point.loss >= limit or point.sigmas >= tails
         ]
-        for place in candidates:
+        for place, above in zip(candidates, sigmas, strict=True):
             loss = chunk[place]
             if loss >= limit:
                 if loss >= self._ceiling or len([known for known in large if known >= place - recent]) + 1 >= self._few:
                     return place
                 large.append(place)
-            elif sigmas[place] >= tails:
+            elif above >= tails:
                 large.append(place)
         return len(chunk)
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from trainvitals.detect.window import MAD_TO_SIGMA, middle
-from trainvitals.telemetry import Steps
+from trainvitals.telemetry import Step, Steps
 
 #: The median of more points is that of the medians of so many: to sort thousands costs more than all else that is done
 #: with a loss, and neither moves with what is odd for some steps.
@@ -30,12 +30,12 @@ class Block(NamedTuple):
 class Trace:
     """Blocks of equally many points; two become one when there are too many, so that a long run costs no more.
 
-    As long as there are fewer than 64 points, each is a block of its own.
+    A block has ``size`` points as long as there are fewer than 64 of them.
     """
 
-    def __init__(self, most: int = 64) -> None:
+    def __init__(self, most: int = 64, size: int = 1) -> None:
         self._most = most
-        self._size = 1
+        self._size = size
         self._values: list[float] = []
         self._first = 0
         self.points = 0
@@ -74,10 +74,25 @@ class Trace:
         self._close(steps.numbers[end - 1], steps.times[end - 1])
         return end, True
 
+    def push_group(self, first: int, last: Step, values: list[float]) -> bool:
+        """Take points between two steps, no more than there is room for; return whether a block was closed by them."""
+        self.points += len(values)
+        if not self._values:
+            self._first = first
+        self._values += values
+        if len(self._values) < self._size:
+            return False
+        self._close(last.step, last.time)
+        return True
+
     def _close(self, step: int, time: float) -> None:
         values = self._values
         if len(values) > _LEAF:
-            values = [middle(sorted(values[place : place + _LEAF])) for place in range(0, len(values), _LEAF)]
+            whole = len(values) - len(values) % _LEAF
+            in_a_row = iter(values[:whole])
+            leaves = map(sorted, zip(*[in_a_row] * _LEAF, strict=True))
+            middles = [(leaf[_LEAF // 2 - 1] + leaf[_LEAF // 2]) / 2 for leaf in leaves]
+            values = middles if whole == len(values) else [*middles, middle(sorted(values[whole:]))]
         self.blocks.append(Block(self._first, step, time, middle(sorted(values))))
         self._values.clear()
         if len(self.blocks) >= self._most:

@@ -49,7 +49,8 @@ class _Tail:
         self._refresh = refresh
         #: Those that came after the last multiple.
         self._age = 0
-        self._values: deque[float] = deque(maxlen=size + extra + refresh)
+        self._most = size + extra + refresh
+        self._values: deque[float] = deque(maxlen=self._most)
 
     @property
     def full(self) -> bool:
@@ -109,13 +110,14 @@ class Window(_Tail):
         """
         if self._known is not None:
             return self._known
-        level = _look(sorted(self._seen()))
+        level = level_of(sorted(self._seen()))
         if len(self._values) >= self._refresh:
             self._known = level
         return level
 
 
-def _look(values: list[float]) -> Level:
+def level_of(values: list[float]) -> Level:
+    """Return the level of at least one value; they are sorted."""
     center = middle(values)
     count = len(values)
     # Those that are nearest to the center are neighbours in the sorted row.
@@ -156,9 +158,37 @@ class Correlation(_Tail):
     def __init__(self, size: int, *, refresh: int = 128) -> None:
         super().__init__(size, refresh, extra=1)
         self._known: float | None = None
+        #: Values that nobody has asked for yet, with where their deviations are to be measured from, and in what.
+        self._raw: deque[tuple[list[float], float, float]] = deque()
+        self._raw_count = 0
 
     def _forget(self) -> None:
         self._known = None
+
+    def push(self, value: float) -> None:
+        """Take a deviation."""
+        self._measure()
+        super().push(value)
+
+    def extend(self, values: Sequence[float]) -> None:
+        """Take deviations."""
+        self._measure()
+        super().extend(values)
+
+    def extend_raw(self, values: list[float], center: float, unit: float) -> None:
+        """Take values whose deviations from ``center``, in ``unit``, are reckoned when somebody asks for the factor."""
+        self._raw.append((values, center, unit))
+        self._raw_count += len(values)
+        while self._raw_count - len(self._raw[0][0]) >= self._most:
+            self._raw_count -= len(self._raw.popleft()[0])
+        self._grow(len(values))
+
+    def _measure(self) -> None:
+        if self._raw:
+            for values, center, unit in self._raw:
+                self._values.extend([(value - center) / unit for value in values])
+            self._raw.clear()
+            self._raw_count = 0
 
     @property
     def factor(self) -> float:
@@ -172,6 +202,7 @@ class Correlation(_Tail):
 
     def _reckon(self) -> float:
         most = self._LARGEST
+        self._measure()
         values = self._seen(1)
         if not (values and -most <= min(values) and max(values) <= most):
             values = [max(-most, min(sigmas, most)) for sigmas in values]
