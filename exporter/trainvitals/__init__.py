@@ -12,6 +12,7 @@ from trainvitals.probe import checkpoint, evaluate, event, finish, init, log, ph
 if TYPE_CHECKING:
     from trainvitals.probe.data import data
     from trainvitals.probe.guarded import guarded
+    from trainvitals.probe.resume_path import resume_path
 
 __all__ = [
     "__version__",
@@ -25,6 +26,7 @@ __all__ = [
     "init",
     "log",
     "phase",
+    "resume_path",
     "step",
 ]
 
@@ -40,8 +42,8 @@ def auto(**identity: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what watches data where a training asks for it."""
-    if name not in ("data", "guarded"):
+    """Import what watches data, or tells where to resume, where a training asks for it."""
+    if name not in ("data", "guarded", "resume_path"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib  # noqa: PLC0415  As above.
 

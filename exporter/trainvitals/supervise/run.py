@@ -3,6 +3,9 @@
 The command gets an environment in which each Python of it, on this node, loads ``site/sitecustomize.py`` at its start:
 that watches the frameworks that the program imports.  Then this process becomes the command (exec), so that signals,
 the terminal and the exit status are its own.
+
+With any option of supervision (:mod:`trainvitals.supervise.options`) it stays beside the command instead, and starts
+it again after failures.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import trainvitals
+from trainvitals.supervise import options as supervision
 
 _SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 #: Exit statuses of a shell for a command that is not there, or is no program.
@@ -30,11 +34,12 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     described = argparse.ArgumentParser(
         prog="trainvitals run",
-        usage="trainvitals run [--name NAME] [--dir FOLDER] -- COMMAND [ARGUMENT ...]",
+        usage="trainvitals run [--name NAME] [--dir FOLDER] [SUPERVISION ...] -- COMMAND [ARGUMENT ...]",
         description="Start a training command with the probe attached; no change to its code.",
     )
     described.add_argument("--name", help="name of the run, the same on every node and across restarts")
     described.add_argument("--dir", metavar="FOLDER", help="the spool: a local folder, the same as the exporter's")
+    supervision.add(described)
     described.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the training command")
     return described
 
@@ -67,6 +72,8 @@ def main(arguments: Sequence[str]) -> int:
         why = "not executable" if status == _NOT_EXECUTABLE else "not found"
         print(f"trainvitals run: {command[0]}: {why}", file=sys.stderr)
         return status
+    if supervision.are_given(options):
+        return _supervise(options, os.path.abspath(path), command)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -74,6 +81,17 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"trainvitals run: {command[0]}: {error.strerror}", file=sys.stderr)
     return _NOT_EXECUTABLE
+
+
+def _supervise(options: argparse.Namespace, path: str, command: Sequence[str]) -> int:
+    """Stay beside the command; return its exit status, or that of the end of it."""
+    environ = environment(_started_with(os.environ), name=options.name, folder=options.dir)
+    try:
+        settings = supervision.settings_of(options, path, command, environ)
+    except ValueError as error:
+        print(f"trainvitals run: {error}", file=sys.stderr)
+        return 2
+    return supervision.supervise(settings, {**environ, "TRAINVITALS_RUN": settings.name}, options.journal or "")
 
 
 def _started_with(environ: Mapping[str, str], original: str = "/proc/self/environ") -> dict[str, str]:

@@ -38,6 +38,10 @@ def _attach() -> None:
         sys.modules["trainvitals"] = trainvitals
         spec.loader.exec_module(trainvitals)
     trainvitals.auto()
+    if os.environ.get("TRAINVITALS_STACKS"):
+        from trainvitals.probe import stacks
+
+        stacks.register(os.environ)
 
 
 try:
