@@ -9,6 +9,7 @@ from enum import Enum
 from trainvitals.detect.base import Severity, Verdict
 from trainvitals.detect.engine import Outcome
 from trainvitals.diagnose.case import Case
+from trainvitals.diagnose.short import MOST, look
 from trainvitals.follow.base import LineFormat
 from trainvitals.follow.formats import FORMATS
 from trainvitals.telemetry import Event
@@ -99,7 +100,7 @@ class Signal:
 def signals(case: Case) -> list[Signal]:
     """Return the rows of a run, in the order of the detectors; the errors of its log come last."""
     place = _place(case)
-    rows = [*(_row(outcome, place) for outcome in case.outcomes()), _errors(case, place)]
+    rows = [*(_glanced(_row(outcome, place), case, place) for outcome in case.outcomes()), _errors(case, place)]
     return [replace(row, changes=case.before(row.since_step)) if row.is_finding else row for row in rows]
 
 
@@ -125,6 +126,25 @@ def _row(outcome: Outcome, place: str) -> Signal:
         gated="" if last is None else last.gated,
         ratio=None if last is None else last.ratio,
         statistics={} if last is None else last.statistics,
+    )
+
+
+def _glanced(row: Signal, case: Case, place: str) -> Signal:
+    """Return a row; where its detector cannot say, look whether a few losses tell anything."""
+    curve = case.curves.training["loss"]
+    if row.state is not State.cannot_say or len(curve) > MOST or case.last is None:
+        return row
+    found = look(row.signal, curve.steps, curve.values, case.last.values)
+    if found is None:
+        return row
+    return replace(
+        row,
+        state=State.watch,
+        since_step=found.since,
+        location=f"{place}, step {found.since}" if place else f"step {found.since}",
+        evidence=found.evidence,
+        action=found.action,
+        confidence=0.3,
     )
 
 
