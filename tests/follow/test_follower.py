@@ -350,7 +350,7 @@ def test_restarts_while_the_log_is_gone(follow, tmp_path, monkeypatch):
         raise FileNotFoundError(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainvitals.follow.tail._Open", gone)
+        patch.setattr("trainvitals.follow.tail.Opened", gone)
         second = follow("t.log", positions=positions, clock=time.time)
         assert [run.steps for run in second.poll()] == [[]]
         second.save()

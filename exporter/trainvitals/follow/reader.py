@@ -14,7 +14,8 @@ from typing import Any
 from trainvitals.follow.base import SURE, BlockFormat, BlockParser, FileFormat, Format, LineFormat, Piece, Rows, Scanner
 from trainvitals.follow.formats import Formats, choose
 from trainvitals.follow.lines import LineReader
-from trainvitals.follow.tail import Begin, Position, Tail
+from trainvitals.follow.opened import Position
+from trainvitals.follow.tail import Begin, Tail
 from trainvitals.follow.told import Told
 
 log = logging.getLogger(__name__)
@@ -329,7 +330,7 @@ class Reader:
         if found is not None:
             self._settle_on(found, SURE)
         if position is not None:
-            self._tail = Tail(self.path, Position(*position))
+            self._tail = Tail(self.path, Position.of(position))
         self._owed = saved
         yield from self._catch_up()
 
