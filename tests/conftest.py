@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -13,6 +14,12 @@ from hypothesis import HealthCheck, settings
 
 # Small models on one thread each: several would wait for each other while other tests use the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What the exporters of tests remember is not for those of this machine's user, and none of theirs for tests.
+_STATE = tempfile.mkdtemp(prefix="test-trainvitals-")
+os.environ["XDG_STATE_HOME"] = _STATE
+os.environ.pop("STATE_DIRECTORY", None)
+atexit.register(shutil.rmtree, _STATE, ignore_errors=True)
 
 # Examples that failed are printed; a database of them would make the checkout a place that must be writable.
 # How long an example takes says how busy the machine is.

@@ -22,7 +22,7 @@ GOLDEN = ROOT / "tests" / "golden" / "metrics.txt"
 #: Families whose values differ from run to run or from machine to machine; their series are compared, not their values.
 UNSTABLE = re.compile(
     r"^(trainvitals_(host_\w+|rank_(process|loader)_\w+|device_(utilization|memory_used|memory_activity|temperature|power_watts|clock)\w*"
-    r"|\w*timestamp_seconds|step_duration_seconds\w*|phase_seconds_total|collector_duration_seconds|build_info"
+    r"|\w*timestamp_seconds|step_duration_seconds\w*|phase_seconds_total|collector_duration_seconds|journal_bytes|build_info"
     r"|device_source_\w+|checkpoint_duration_seconds|records_\w+)|process_\w+)"
 )
 #: Which of these there are depends on the machine.

@@ -92,7 +92,7 @@ class CollectSettings(Section):
     #: Series of one collector beyond this are dropped and counted.
     series_limit: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
     #: Collectors that are switched off: ranks, logs, devices, faults, host, processes, attribution, storage, network,
-    #: kernel.
+    #: kernel, journal.
     disable: tuple[str, ...] = ()
 
 
@@ -200,6 +200,19 @@ class SourcesSettings(Section):
     state_folder: str = ""
 
 
+class JournalSettings(Section):
+    """What is remembered of runs and of the node (``trainvitals timeline``, ``trainvitals incidents``)."""
+
+    #: Whether anything is.
+    enabled: bool = True
+    #: The file.  Empty: ``journal.db`` in ``sources.state_folder``, with the name of the node in a user's home.
+    path: str = ""
+    #: How long.
+    keep: Annotated[Seconds, Field(ge=3600)] = 90 * 86400.0
+    #: Beyond this the oldest entries are removed.
+    size: Annotated[Bytes, Field(ge=1_000_000)] = 1 << 28
+
+
 class DetectorsSettings(Section):
     """What the detectors go by: signals with their settings, as :mod:`trainvitals.detect.rules` reads them."""
 
@@ -218,6 +231,7 @@ class Settings(Section):
     attribution: AttributionSettings = AttributionSettings()
     sources: SourcesSettings = SourcesSettings()
     kernel: KernelSettings = KernelSettings()
+    journal: JournalSettings = JournalSettings()
     detectors: DetectorsSettings = DetectorsSettings()
 
 

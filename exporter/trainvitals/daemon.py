@@ -22,6 +22,7 @@ from trainvitals.collect.base import Collector
 from trainvitals.collect.devices import DevicesCollector
 from trainvitals.collect.faults import FaultLog, FaultsCollector
 from trainvitals.collect.host import HostCollector
+from trainvitals.collect.journal import JournalCollector
 from trainvitals.collect.keeper import Keeper
 from trainvitals.collect.kernel import KernelCollector
 from trainvitals.collect.logs import LogsCollector
@@ -31,12 +32,15 @@ from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runner import Runner
 from trainvitals.collect.runs import Runs
+from trainvitals.collect.scribe import Scribe
+from trainvitals.collect.scribe_node import NodeWatch
 from trainvitals.collect.spool import Spool
 from trainvitals.collect.storage import StorageCollector
 from trainvitals.config import ConfigError, Settings
 from trainvitals.detect.rules import Rules, RulesError, parse
 from trainvitals.folders import state_folder
 from trainvitals.host.kmsg import KernelLog
+from trainvitals.journal import Journal, JournalError, journal_path
 from trainvitals.serve.app import make_app
 from trainvitals.serve.page import Page
 from trainvitals.serve.reload import WebConfigFile
@@ -67,7 +71,12 @@ class Exporter:
         self.runs = Runs(_rules(settings).build, keeper, faults.near)
         devices = DevicesCollector.from_settings(settings.devices, faults, clock)
         self._overview = Overview(devices.latest_devices, faults.seen)
-        ranks = RanksCollector(self._spool, self.runs, clock, self.logs.poll, self._overview)
+        kernel = KernelCollector(KernelLog(settings.kernel.path), faults)
+        node = NodeWatch(devices.latest_devices, faults.seen, lambda: kernel.seen)
+        self._scribe = _scribe(settings, node, clock) if remembers_logs else None
+        ranks = RanksCollector(
+            self._spool, self.runs, clock, self.logs.poll, overview=self._overview, scribe=self._scribe
+        )
         collectors: list[Collector] = [
             ranks,
             self.logs,
@@ -78,7 +87,8 @@ class Exporter:
             AttributionCollector.from_settings(settings.attribution, lambda: ranks.live, devices.latest_devices, clock),
             StorageCollector.from_settings(settings.storage),
             NetworkCollector.from_settings(settings.network),
-            KernelCollector(KernelLog(settings.kernel.path), faults),
+            kernel,
+            JournalCollector(self._scribe),
         ]
         known = {collector.name for collector in collectors}
         for name in settings.collect.disable:
@@ -124,6 +134,9 @@ class Exporter:
         families = self._runner.run(self._info, self._clock())
         self._store.publish([*families, *self._process.collect()])
         self._page.publish(self._overview.snapshot(self._clock()))
+        if self._scribe is not None:
+            # Whoever scrapes has what is new already.
+            self._scribe.write()
 
     def stop(self) -> None:
         """Ask :meth:`run` to end; safe in a signal handler."""
@@ -134,6 +147,22 @@ class Exporter:
         self._runner.stop()
         self.runs.keep(now=True)
         self._spool.close()
+        if self._scribe is not None:
+            self._scribe.close()
+
+
+def _scribe(settings: Settings, node: NodeWatch, clock: Callable[[], float]) -> Scribe | None:
+    """Return who writes the journal, or None where there is to be none or it cannot be used, which is told."""
+    if not settings.journal.enabled:
+        return None
+    path = settings.journal.path or journal_path(settings.sources.state_folder, os.environ)
+    try:
+        # A round must not wait for another writer for long: what is not written now is written by the next one.
+        journal = Journal(path, clock=clock, patience=0.25, verify=True)
+    except JournalError as error:
+        log.warning("no journal: %s", error)
+        return None
+    return Scribe(journal, node, keep=settings.journal.keep, size=settings.journal.size, clock=clock)
 
 
 def _advice() -> dict[str, object]:

@@ -17,7 +17,7 @@ from trainvitals.config import Settings
 from trainvitals.daemon import Exporter
 
 #: Collectors that have nothing to do with logs.
-OTHERS = ("devices", "faults", "host", "processes", "attribution", "storage", "network", "kernel")
+OTHERS = ("devices", "faults", "host", "processes", "attribution", "storage", "network", "kernel", "journal")
 #: The pace is taken over so many lines.
 _PACE = 12
 

@@ -349,7 +349,7 @@ def test_a_database_of_somebody_else_is_left_alone(tmp_path):
 def test_retention_removes_the_oldest_a_little_at_a_time(tmp_path):
     """What is too old goes, then the oldest entries where the file is too large; incidents stay."""
     journal = Journal(str(tmp_path / "journal.db"), clock=lambda: 10_000.0)
-    journal.extend([write.entry(Entry(kind="note", run="llama", time=t, text="x" * 500)) for t in range(9000)])
+    journal.extend([write.entry(Entry(kind="note", run="llama", time=t, text="x" * 500), "n1") for t in range(9000)])
     journal.record_incident("llama", "killed", detected=9_999.0)
     journal.record_incident("llama", "killed", detected=1.0)
 

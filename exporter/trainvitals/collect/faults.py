@@ -43,6 +43,7 @@ class FaultSeen:
     count: int
     severity: str
     meaning: str
+    pci: str = ""
 
 
 @dataclass(slots=True)
@@ -164,6 +165,7 @@ class FaultLog:
                     tally.count,
                     self._verdicts[pci, code][1].severity,
                     self._verdicts[pci, code][1].meaning,
+                    pci,
                 )
                 for (pci, code), tally in self._xids.items()
             ]

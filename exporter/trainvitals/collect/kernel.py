@@ -36,6 +36,8 @@ class KernelCollector(Collector):
         self._problem: Problem | None = None
         self._counts = dict.fromkeys((kind.name for kind in KINDS), 0)
         self._last: dict[tuple[str, str], float] = {}
+        #: Kind, place and time of each last complaint; replaced as a whole, so that any thread may take it.
+        self.seen: tuple[tuple[str, str, float], ...] = ()
 
     def collect(self, sink: Sink) -> None:
         """Read what is new and add what was counted.  A log that cannot be read is no failure, but is told once."""
@@ -56,8 +58,9 @@ class KernelCollector(Collector):
         sink.add("trainvitals_kernel_log_records_lost_total", self._source.lost)
         for kind, count in self._counts.items():
             sink.add("trainvitals_kernel_events_total", count, kind)
-        for (kind, place), moment in self._last.items():
-            sink.add("trainvitals_kernel_event_last_timestamp_seconds", self._moments.show(moment), kind, place)
+        self.seen = tuple((*key, self._moments.show(moment)) for key, moment in self._last.items())
+        for kind, place, moment in self.seen:
+            sink.add("trainvitals_kernel_event_last_timestamp_seconds", moment, kind, place)
 
     def stop(self) -> None:
         """Close the log."""

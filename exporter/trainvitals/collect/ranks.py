@@ -12,6 +12,7 @@ from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.overview import Overview
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.runs import Finding, Runs
+from trainvitals.collect.scribe import Scribe
 from trainvitals.collect.source import Source
 from trainvitals.collect.spool import Spool
 
@@ -47,7 +48,8 @@ class LiveRank:
 class RanksCollector(Collector):
     """Shows the runs of this node.
 
-    ``clock`` gives wall time, ``logs`` what is new in the logs that are followed; ``overview`` gets what was found.
+    ``clock`` gives wall time, ``logs`` what is new in the logs that are followed; ``overview`` and
+    ``scribe`` get what was found.
     """
 
     name = "ranks"
@@ -58,14 +60,17 @@ class RanksCollector(Collector):
         runs: Runs,
         clock: Callable[[], float] = time.time,
         logs: Callable[[], Sequence[Source]] = tuple,
+        *,
         overview: Overview | None = None,
+        scribe: Scribe | None = None,
     ) -> None:
         self._spool = spool
         self._logs = logs
         self._runs = runs
         self._clock = clock
         self._overview = overview
-        self._complained: type[Exception] | None = None
+        self._scribe = scribe
+        self._complained: set[tuple[str, type[Exception]]] = set()
         #: The ranks that lived at the last poll; replaced as a whole, so that any thread may take it.
         self.live: tuple[LiveRank, ...] = ()
 
@@ -107,14 +112,20 @@ class RanksCollector(Collector):
             sink.add("trainvitals_state_bytes", keeper.size or None)
             for reason, count in sorted(keeper.errors.items()):
                 sink.add("trainvitals_state_errors_total", count, reason)
+        overview, scribe, now = self._overview, self._scribe, self._clock()
+        if overview is not None:
+            self._hand_on("page", lambda: overview.observe(by_run, findings, now))
+        if scribe is not None:
+            self._hand_on("journal", lambda: scribe.observe(sources, self._runs, by_run, findings, now))
+
+    def _hand_on(self, name: str, give: Callable[[], None]) -> None:
         try:
-            if self._overview is not None:
-                self._overview.observe(by_run, findings, self._clock())
+            give()
         except Exception as error:
-            # The page stays as it was; the families are good.
-            if type(error) is not self._complained:
-                self._complained = type(error)
-                log.exception("the page of the exporter cannot be renewed")
+            # It stays as it was; the families are good.
+            if (name, type(error)) not in self._complained:
+                self._complained.add((name, type(error)))
+                log.exception("the %s of the exporter cannot be renewed", name)
 
 
 def _add_findings(sink: Sink, run: str, findings: Sequence[Finding]) -> None:

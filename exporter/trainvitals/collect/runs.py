@@ -170,6 +170,11 @@ class Runs:
         for run, ranks in runs.items():
             self._stragglers[run].observe(now, {rank.identity.rank: rank.phase_seconds for rank in ranks})
 
+    def follows(self, source: Source) -> bool:
+        """Whether what a source tells was taken: its name may belong to somebody else."""
+        rank = self._ranks.get((source.run, source.identity.rank))
+        return rank is not None and source.incarnation in rank.marks
+
     def ranks(self) -> list[Rank]:
         """Return the ranks to show, the most important first."""
         return list(self._to_show)

@@ -22,6 +22,7 @@ _SOURCES = {
     "storage": ("Storage", "File systems, probed so that a stuck server costs only itself, and disks."),
     "network": ("Network", "InfiniBand, RoCE and Ethernet."),
     "kernel": ("Kernel", "What the kernel complains of."),
+    "journal": ("Journal", "The [journal](journal.md) of the node, and the interruptions that are in it."),
     "exporter": (
         "Exporter",
         "The exporter about itself; its `process_*` metrics are those of every Prometheus client: CPU, memory, files.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from trainvitals.journal.rows import Attempt, Entry, Incident, Run, details_of
 
@@ -64,6 +64,28 @@ def incidents(ask: Ask, run: str | None = None, *, since: float | None = None) -
     """Return the interruptions of a run, or of all, in the order in which they were detected."""
     rest = "WHERE (?1 IS NULL OR run = ?1) AND (?2 IS NULL OR detected >= ?2) ORDER BY detected, id"
     return _select(ask, Incident, rest, run, since)
+
+
+class Total(NamedTuple):
+    """The interruptions of a run by one cause: how many, what they cost as far as is known, and when the last was."""
+
+    run: str
+    cause: str
+    times: int
+    steps_lost: int | None
+    seconds_lost: float | None
+    seconds_to_recover: float | None
+    last: float
+
+
+def totals(ask: Ask, most: int) -> list[Total]:
+    """Return the interruptions of each run by cause, those with the newest first, at most so many."""
+    rows = ask(
+        "SELECT run, cause, count(*), sum(steps_lost), sum(seconds_lost), sum(seconds_to_recover), max(detected)"
+        " FROM incidents GROUP BY run, cause ORDER BY max(detected) DESC LIMIT ?",
+        (most,),
+    )
+    return [Total(*row) for row in rows]
 
 
 def _select(ask: Ask, row: type[Row], rest: str, *values: object) -> list[Row]:

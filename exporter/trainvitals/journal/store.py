@@ -88,7 +88,7 @@ class Journal:
         step: int | None = None,
         text: str = "",
         details: Mapping[str, Any] | None = None,
-        node: str | None = None,
+        node: str = "",
         key: str = "",
         renew: bool = False,
     ) -> bool:
@@ -99,10 +99,10 @@ class Journal:
         """
         moment = self._clock() if time is None else time
         entry = Entry(
-            kind=kind, run=run, time=moment, node=self.node if node is None else node, rank=rank, step=step, text=text,
+            kind=kind, run=run, time=moment, node=node, rank=rank, step=step, text=text,
             details=dict(details or {}),
         )  # fmt: skip
-        return self.extend([write.entry(entry, key, renew=renew)])
+        return self.extend([write.entry(entry, self.node, key, renew=renew)])
 
     def record_run(self, run: Run) -> bool:
         """Write how far a run is, in the place of what is known of it on its node."""
@@ -237,6 +237,10 @@ class Journal:
     def incidents(self, run: str | None = None, *, since: float | None = None) -> list[Incident]:
         """Return the interruptions of a run, or of all, oldest first."""
         return ask.incidents(self._ask, run, since=since)
+
+    def totals(self, most: int) -> list[ask.Total]:
+        """Return the interruptions of each run by cause."""
+        return ask.totals(self._ask, most)
 
     def _ask(self, question: str, values: Sequence[object]) -> Sequence[tuple[Any, ...]]:
         """Return all rows; none where the file cannot be read, which is counted."""

@@ -56,11 +56,14 @@ _NUMBERS = ("detected", "seconds_lost", "seconds_to_recover")
 _COLUMNS = (*_TEXTS, *_WHOLE, *_NUMBERS, "details")
 
 
-def entry(found: Entry, key: str = "", *, renew: bool = False) -> Row:
-    """Return how an entry is written.  Raises ValueError for a kind that there is not."""
+def entry(found: Entry, node: str, key: str = "", *, renew: bool = False) -> Row:
+    """Return how an entry is written; ``node`` is its own where it says none.
+
+    Raises ValueError for a kind that there is not.
+    """
     if found.kind not in KINDS:
         raise ValueError(f"expected one of {', '.join(KINDS)}, found {found.kind!r}")
-    run, node = text_of(found.run, LONGEST_NAME), text_of(found.node, 128)
+    run, node = text_of(found.run, LONGEST_NAME), text_of(found.node or node, 128)
     details = document(found.details)
     natural = key or f"{node}\0{found.time:.3f}\0{found.rank}\0{found.step}\0{found.text}\0{details}"
     values = (

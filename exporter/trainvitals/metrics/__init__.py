@@ -15,6 +15,7 @@ from trainvitals.metrics import (
     exporter,
     faults,
     host,
+    journal,
     kernel,
     logs,
     network,
@@ -31,6 +32,9 @@ __all__ = ["FAMILIES", "LOGGED_STATES", "PREFIX", "PROBED_STATES", "STEP_BUCKETS
 STEP_BUCKETS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 
 #: In the order of docs/metrics.md.
-_SUBJECTS = (runs, changes, logs, devices, faults, attribution, host, storage, network, kernel, exporter, notify)
+_SUBJECTS = (
+    *(runs, changes, logs, devices, faults, attribution, host, storage, network),
+    *(kernel, journal, exporter, notify),
+)
 
 FAMILIES: dict[str, Family] = {family.name: family for subject in _SUBJECTS for family in subject.FAMILIES}
