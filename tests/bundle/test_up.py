@@ -291,7 +291,7 @@ def test_the_demo_breaks_and_the_message_arrives(up, until):
     until(lambda: re.search(r"demo progress \d+%, learning 0%", bundle.output), 120)
     until(lambda: "as the message advises" in bundle.output, 120)
     # Others may stand before it: a loss on its way to NaN is far above what it was.
-    mail = re.search(rf"{re.escape(subject)}.*?More:", bundle.output).group()
+    mail = re.search(rf"{re.escape(subject)}.*?Runbook:", bundle.output).group()
     assert re.search(r"Where: run=demo Since: .* Evidence: rank 0 on .*: since step \d+: loss is", mail)
     assert "What to do: Data first" in mail
     webhook = re.search(r"FIRING TrainvitalsLossNonfinite .*?To do: .*?\.", bundle.output).group()

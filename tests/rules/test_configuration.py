@@ -184,14 +184,14 @@ Where: run=a<b>
 Since: 2026-01-02 03:04:05 UTC
 Evidence: rank 1: since step 700 & on
 What to do: Drop the batch
-More: https://example.org/alerts#x
+Runbook: https://example.org/alerts#x
 
-RESOLVED critical: Run a<b>: broken
+RESOLVED: Run a<b>: broken
 Where: run=a<b>
 Since: 2026-01-02 03:04:05 UTC
 Until: 2026-01-02 04:04:05 UTC
 Evidence: rank 1: since step 700 & on
-More: https://example.org/alerts#x
+Runbook: https://example.org/alerts#x
 
 --
 Silence: http://alertmanager:9093/#/silences/new?filter=%7Brun%3D%22a%3Cb%3E%22%2Cseverity%3D%22critical%22%7D
@@ -210,7 +210,7 @@ def test_subjects(message, tmp_path):
 
     message["commonAnnotations"] = {"summary": "Run a<b>: broken", "summary_zh": "训练 a<b>:损坏"}
     assert rendered("trainvitals.subject", "text", message, tmp_path) == "[FIRING critical] Run a<b>: broken"
-    assert rendered("trainvitals.subject_zh", "text", message, tmp_path) == "[告警 critical] 训练 a<b>:损坏"
+    assert rendered("trainvitals.subject_zh", "text", message, tmp_path) == "[告警 严重] 训练 a<b>:损坏"
 
 
 @needs_amtool

@@ -46,7 +46,10 @@ def notes(group: Group, style: Style, write: Callable[[Note], str], limit: int) 
     """Return a group as notes with their texts, each of at most ``limit`` bytes as ``write`` puts it."""
     words = _WORDS[style.language]
     alerts = sorted(group.alerts, key=lambda alert: (alert.status, _GRAVITY.get(alert.severity, 3), alert.place))
-    blocks = [_block(alert, group, style, words) for alert in alerts[:SHOWN]]
+    blocks = [
+        _block(alert, group, style, words, alone=len(alerts) == 1, before=before)
+        for alert, before in zip(alerts[:SHOWN], (None, *alerts), strict=False)
+    ]
     left = len(alerts) - len(blocks) + group.truncated
     whole = Note(
         title=_title(group, alerts, words),
@@ -102,7 +105,7 @@ def _cut(text: str, length: int) -> str:
 
 def clean(text: str) -> str:
     """Return a foreign text on one line, that means nothing but itself in any robot's markup."""
-    return _cut(_CONTROLS.sub(" ", text).translate(_MARKUP).strip(), _LONGEST)
+    return _cut(_CONTROLS.sub(" ", text).replace("->", "→").translate(_MARKUP).strip(), _LONGEST)
 
 
 def _level(group: Group, alerts: Sequence[Alert]) -> str:
@@ -115,13 +118,24 @@ def _level(group: Group, alerts: Sequence[Alert]) -> str:
 def _title(group: Group, alerts: Sequence[Alert], words: Sequence[Words]) -> str:
     firing = [alert for alert in alerts if alert.status == "firing"]
     counted = firing or list(alerts)
-    number = f":{len(counted) + group.truncated}" if len(counted) + group.truncated > 1 else ""
-    state = " ".join(word.firing if firing else word.resolved for word in words)
-    level = counted[0].severity if firing else ""
     said = [dict.fromkeys(_text(alert, "summary", word) or alert.name for alert in counted) for word in words]
     # Alerts of one group may differ in what they say; then their common name does.
     names = [next(iter(texts)) if len(texts) == 1 else counted[0].name for texts in said]
-    return _cut(clean(" ".join(filter(None, [f"({state}{number})", level, " / ".join(dict.fromkeys(names))]))), 300)
+    state = _state(counted[0], words, len(counted) + group.truncated)
+    return _cut(f"{state} {clean(' / '.join(dict.fromkeys(names)))}", 300)
+
+
+def _state(alert: Alert, words: Sequence[Words], number: int = 1) -> str:
+    """Return what stands at the head: that it began, how grave it is and for how many; or that it is over."""
+    count = f":{number}" if number > 1 else ""
+    if alert.status != "firing":
+        return f"[{_named(words, 'resolved')}{count}]"
+    severity = " ".join(dict.fromkeys(clean(word.severity(alert.severity)) for word in words))
+    return f"[{_named(words, 'firing')}{count}{' ' * bool(severity)}{severity}]"
+
+
+def _named(words: Sequence[Words], field: str) -> str:
+    return " ".join(getattr(word, field) for word in words)
 
 
 def _text(alert: Alert, name: str, words: Words) -> str:
@@ -129,44 +143,45 @@ def _text(alert: Alert, name: str, words: Words) -> str:
     return alert.annotations.get(name + words.suffix) or alert.annotations.get(name, "")
 
 
-def _block(alert: Alert, group: Group, style: Style, words: Sequence[Words]) -> Block:
+def _block(
+    alert: Alert, group: Group, style: Style, words: Sequence[Words], *, alone: bool, before: Alert | None
+) -> Block:
+    """Return an alert: without a heading when it is ``alone``, for the title says it; no action twice in a row."""
     is_firing = alert.status == "firing"
     heading = " / ".join(dict.fromkeys(clean(_text(alert, "summary", word) or alert.name) for word in words))
-    state = " ".join(word.firing if is_firing else word.resolved for word in words)
-    fields = []
+    neutral = [("where", clean(alert.place) or "-"), ("since", _time(alert.starts, style))]
+    if not is_firing and alert.ends is not None:
+        neutral.append(("until", _time(alert.ends, style)))
+    fields = [(_named(words, name) + words[-1].colon, text) for name, text in neutral]
+    evidence = [(word.evidence + word.colon, clean(_text(alert, "description", word))) for word in words]
+    fields += [(name, text) for name, text in evidence if text]
     for word in words:
-        fields.append((word.where, clean(alert.place) or "-"))
-        fields.append((word.since, _time(alert.starts, style)))
-        if not is_firing and alert.ends is not None:
-            fields.append((word.until, _time(alert.ends, style)))
-        if evidence := _text(alert, "description", word):
-            fields.append((word.evidence, clean(evidence)))
         if is_firing and (action := _text(alert, "action", word)):
-            fields.append((word.action, clean(action)))
+            is_same = before is not None and _text(before, "action", word) == action
+            fields.append((word.action + word.colon, word.same if is_same else clean(action)))
     return Block(
-        f"{state} {clean(alert.severity)} {heading}".replace("  ", " "),
+        "" if alone else f"{_state(alert, words)} {heading}",
         tuple(fields),
         _links(alert, group, style, words),
     )
 
 
 def _time(moment: datetime, style: Style) -> str:
-    return moment.astimezone(style.zone).strftime("%Y-%m-%d %H:%M:%S %Z")
+    # Not the zone's name: CST is China's, America's and Cuba's.
+    text = moment.astimezone(style.zone).isoformat(" ", "seconds")
+    return f"{text[:19]} {text[19:]}"
 
 
 def _links(alert: Alert, group: Group, style: Style, words: Sequence[Words]) -> tuple[tuple[str, str], ...]:
-    def named(field: str) -> str:
-        return " ".join(getattr(word, field) for word in words)
-
     found = []
     if runbook := next(filter(None, (_text(alert, "runbook_url", word) for word in words)), ""):
-        found.append((named("runbook"), runbook))
+        found.append((_named(words, "runbook"), runbook))
     if style.dashboards:
-        found.append((named("dashboard"), _dashboard(alert, style)))
-    if group.url.startswith(("http://", "https://")):
+        found.append((_named(words, "dashboard"), _dashboard(alert, style)))
+    if alert.status == "firing" and group.url.startswith(("http://", "https://")):
         matchers = ",".join(f"{name}={_quoted(value)}" for name, value in sorted(alert.labels.items()))
         address = f"{group.url.rstrip('/')}/#/silences/new?filter={quote('{' + matchers + '}', safe='')}"
-        found.append((named("silence"), address))
+        found.append((_named(words, "silence"), address))
     return tuple((text, address) for text, address in found if _is_address(address))
 
 

@@ -32,7 +32,8 @@ class Answer:
 class Note:
     """A text for one message, free of any channel.
 
-    ``title`` is one line, ``blocks`` are alerts: a heading, pairs of label and text, and links of text and address.
+    ``title`` is one line, ``blocks`` are alerts: a heading (empty where the title says it), pairs of label (with its
+    colon) and text, and links of text and address.
     ``level`` is "critical", "warning", "info" or "resolved".
     """
 
@@ -88,8 +89,9 @@ def markdown(note: Note, *, heading: str = "### ", line: str = "\n\n", strong: s
     """Return a note in the markdown that most robots share."""
     parts = [f"{heading}{note.title}"] if note.title else []
     for block in note.blocks:
-        parts.append(f"{strong}{block.heading}{strong}")
-        parts += [f"{name}: {text}" for name, text in block.fields]
+        if block.heading:
+            parts.append(f"{strong}{block.heading}{strong}")
+        parts += [f"{name}{text}" for name, text in block.fields]
         if block.links:
             parts.append(" | ".join(f"[{text}]({address})" for text, address in block.links))
     if note.footer:
