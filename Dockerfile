@@ -17,10 +17,12 @@ RUN ["/opt/trainvitals/bin/python", "-m", "pip", "install", ".[node,demo,logs,no
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="trainvitals" \
-      org.opencontainers.image.description="The vital signs of a training run: node exporter and demo training" \
+      org.opencontainers.image.description="The vital signs of a training run: node exporter, notifier and demo training" \
       org.opencontainers.image.licenses="Apache-2.0"
 # Trainings of any user write here, and none can remove another's files.  Its owner can: that is the exporter's cleaning.
 RUN ["install", "--directory", "--mode=1777", "--owner=65532", "--group=65532", "/spool"]
+# A new volume takes its owner from here.
+RUN ["install", "--directory", "--mode=0700", "--owner=65532", "--group=65532", "/var/lib/trainvitals"]
 COPY --from=build /opt/trainvitals /opt/trainvitals
 COPY deploy/docker/healthcheck.py /opt/trainvitals/healthcheck.py
 ENV PATH=/opt/trainvitals/bin:$PATH \

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES = COMPOSE["services"]
 #: What a person types; a port or an image is changed by a variable, never by an edit.
-PORTS = {"exporter": 20910, "prometheus": 9090, "alertmanager": 9093, "grafana": 3000}
+PORTS = {"exporter": 20910, "prometheus": 9090, "alertmanager": 9093, "grafana": 3000, "notifier": 20911}
 _VARIABLE = re.compile(r"^\$\{(TRAINVITALS_[A-Z_]+):-(.+)\}$")
 _PINNED = re.compile(r"^[a-z0-9./-]+:v?\d+\.\d+[\w.-]*$")
 
@@ -42,13 +42,14 @@ def service(request):
 
 
 def test_it_has_the_services_and_profiles_that_the_documentation_promises():
-    """Without a profile the four servers start; the training and the GPU exporter wait for theirs."""
+    """Without a profile the four servers start; the training, the GPU exporter and the notifier wait for theirs."""
     assert {name: service.get("profiles", []) for name, service in SERVICES.items()} == {
         "exporter": [],
         "exporter-gpu": ["gpu"],
         "demo": ["demo"],
         "prometheus": [],
         "alertmanager": [],
+        "notifier": ["notify"],
         "grafana": [],
     }
 
@@ -164,6 +165,33 @@ def test_secrets_come_from_files_that_are_not_committed():
     assert "*" in ignored
 
 
+def test_the_notifier_finds_its_settings_and_the_secrets_that_they_name():
+    """What compose mounts is what the shipped settings read, and Alertmanager's example posts to what they receive."""
+    from trainvitals.notify.command import LISTEN
+    from trainvitals.notify.settings import load
+
+    service = SERVICES["notifier"]
+    flags = dict(flag.split("=", 1) for flag in service["command"][1:])
+    mounted = dict(mount.split(":")[:2][::-1] for mount in service["volumes"])
+    folder, _, name = flags["--config.file"].rpartition("/")
+    settings = load(str(ROOT / mounted[folder] / name))
+    named = {
+        value
+        for receiver in settings.receivers.values()
+        for target in receiver.targets
+        for key, value in target.items()
+        if key.endswith("_file")
+    }
+    (example,) = yaml.safe_load((ROOT / "deploy/alertmanager/receivers/robots.yml").read_text(encoding="utf-8"))
+
+    assert named == {f"/run/secrets/{secret}" for secret in service["secrets"]}
+    assert flags["--web.listen-address"].rpartition(":")[2] == LISTEN.rpartition(":")[2]
+    assert mounted[service["environment"]["STATE_DIRECTORY"]] == "notifier"
+    assert {config["url"] for config in example["webhook_configs"]} == {
+        f"http://notifier:20911/alertmanager/{receiver}" for receiver in settings.receivers
+    }
+
+
 def test_grafana_keeps_the_data_source_of_its_image():
     """On a read-only image an update of a bundled plugin fails and takes the data source away: there is none."""
     assert SERVICES["grafana"]["read_only"] is True
@@ -203,7 +231,8 @@ def test_compose_accepts_it(command):
         or subprocess.run([*command, "version"], check=False, capture_output=True).returncode
     ):
         pytest.skip(f"{' '.join(command)} is not installed")
-    arguments = ["--profile", "demo", "--profile", "gpu", "-f", str(ROOT / "docker-compose.yml"), "config", "-q"]
+    profiles = [f"--profile={name}" for name in ("demo", "gpu", "notify")]
+    arguments = [*profiles, "-f", str(ROOT / "docker-compose.yml"), "config", "-q"]
     done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
