@@ -48,6 +48,43 @@ def test_a_framework_claims_the_steps_before_its_first(recorded):
     assert recorded().steps == [(1, {"loss": 2.0})]
 
 
+def test_a_recording_that_ended_owns_no_steps(spool, monkeypatch):
+    """Who counted the first training of a process, a framework or the program itself, mutes nobody in the next."""
+    from trainvitals import probe
+
+    monkeypatch.setenv("TRAINVITALS_DIR", str(spool))
+    monkeypatch.setattr(probe, "_install", lambda _: None)
+    capture = Capture()
+    for owner in (Source.FRAMEWORK, Source.USER):
+        assert probe.init(run="first")
+        for number in range(3):
+            probe.step(number) if owner is Source.USER else capture.step(owner, number)
+        assert not capture.step(Source.OPTIMIZER)
+        probe.finish()
+        assert probe.init(run="second")
+        assert [capture.step(Source.OPTIMIZER), capture.step(Source.OPTIMIZER)] == [True, True]
+        assert probe.steps_recorded() == 2
+        probe.finish()
+
+
+def test_a_claim_between_two_recordings_holds(spool, monkeypatch):
+    """A framework that claims the steps before the second recording begins is not asked again."""
+    from trainvitals import probe
+
+    monkeypatch.setenv("TRAINVITALS_DIR", str(spool))
+    monkeypatch.setattr(probe, "_install", lambda _: None)
+    capture = Capture()
+    assert probe.init(run="first")
+    capture.step(Source.LIBRARY)
+    probe.finish()
+    capture.claim(Source.FRAMEWORK)
+    assert probe.init(run="second")
+
+    assert not capture.step(Source.LIBRARY)
+    assert capture.step(Source.FRAMEWORK)
+    probe.finish()
+
+
 @pytest.mark.usefixtures("probe")
 def test_what_others_know_is_added(recorded):
     """A loss that is only logged belongs to the step of whoever counts."""

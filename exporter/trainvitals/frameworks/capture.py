@@ -37,6 +37,8 @@ class Capture:
     def __init__(self) -> None:
         self._owner: Source | None = None
         self._own_steps = 0
+        #: The recording whose steps are owned; None where they were claimed before it began.
+        self._recorder: Recorder | None = None
         self._is_refused = False
         #: The process that was recorded first.
         self._process = 0
@@ -95,6 +97,7 @@ class Capture:
         if not self.is_muted(source):
             self._owner = source
             self._repeating = None
+            self._recorder = probe.recorder()
 
     def hold(self, values: Mapping[str, Any]) -> None:
         """Keep values for the next step, whoever counts it; what that one knows itself is preferred."""
@@ -115,7 +118,13 @@ class Capture:
             probe.log(values)
 
     def is_muted(self, source: Source) -> bool:
-        """Whether a better source owns the steps."""
+        """Whether a better source owns the steps of this recording."""
+        recorder = probe.recorder()
+        if recorder is not None and recorder is not self._recorder:
+            if self._recorder is not None:
+                # Who counted in a training before may have no part in this one.
+                self._owner, self._own_steps = None, 0
+            self._recorder = recorder
         if self._owner is not None and source < self._owner:
             return True
         if probe.steps_recorded() > self._own_steps:
