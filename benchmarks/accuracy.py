@@ -53,7 +53,7 @@ FAMILIES = {
     "metric": {"metric_decoupled"},
     "val_nan": {"evaluation_mismatch", "loss_nonfinite"},
     "slow": {"slowdown"},
-    "oscillation": set(),
+    "oscillation": {"plateau", "loss_not_falling"},
 }
 #: Labels of a manifest that are faults, as faults of the table above.
 LABELS = {

@@ -191,3 +191,29 @@ def test_huge_and_non_finite_losses_do_no_harm(tape):
     verdicts = tape.play([math.nan, math.inf, 1e300] * 20)
     assert verdicts[-1].active
     assert math.isfinite(verdicts[-1].ratio)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"reward": 1.0}, {"charts/episodic_return": 7.0}, {"g_loss": 2.0, "d_loss": 0.4}, {"errG": 2.0, "errD": 0.4}],
+)
+def test_losses_that_may_rise_are_not_judged(beside):
+    """That of a value function grows with the rewards, and a generator's with its discriminator."""
+    tape = Tape(LossDiverged())
+    tape.play([1.0] * 50, **beside)
+    assert tape.play([5.0] * 50, **beside)[-1] is None
+
+
+def test_a_reward_that_is_logged_later_ends_what_was_found():
+    """TensorBoard has a record for each value: the loss may come first."""
+    tape = Tape(LossDiverged())
+    tape.play([1.0] * 50)
+    assert tape.play([5.0] * 50)[-1].active
+    assert tape.play([None], reward=1.0)[-1] is None
+
+
+def test_the_parts_of_a_loss_of_preferences_are_no_reward():
+    """That loss falls, and what goes wrong with it is found."""
+    tape = Tape(LossDiverged())
+    tape.play([0.6] * 50, **{"rewards/margins": 0.1, "rewards/chosen": -1.0})
+    assert tape.play([3.0] * 50, **{"rewards/margins": 0.1, "rewards/chosen": -1.0})[-1].active

@@ -124,3 +124,41 @@ def test_a_constant_loss_is_quiet():
     assert first_active(tape.play([2.0] * 2000)) is None
     assert first_active(tape.play([2.001] * 100)) is None
     assert first_active(tape.play([2.2] * 100)) is not None
+
+
+def test_a_rise_of_less_than_a_tenth_is_information(warm):
+    """A term that is weighted anew, or harder data; from a tenth on it is a warning."""
+    assert first_active(warm.play(noise(100, level=3.15, seed=2))) is not None
+    assert warm.verdict.severity == "info"
+    warm.play(noise(100, level=3.4, seed=3))
+    assert warm.verdict.severity == "warning"
+
+
+def test_the_tail_of_a_spike_is_no_drift(warm):
+    """It comes back by and by, over 160 losses, and falls from block to block."""
+    tail = [loss * (1.0 + 0.8 * 0.97**index) for index, loss in enumerate(noise(400, seed=5))]
+    assert first_active(warm.play(tail)) is None
+
+
+def test_a_tail_that_stays_up_is_a_drift(warm):
+    """Half of the spike is never made good: that is another level."""
+    tail = [loss * (1.15 + 0.6 * 0.97**index) for index, loss in enumerate(noise(400, seed=5))]
+    found = first_active(warm.play(tail))
+    assert found is not None
+    assert warm.verdict.since_step <= 1132
+
+
+@pytest.mark.parametrize("beside", [{"rollout/ep_rew_mean": 7.0}, {"loss_G": 2.0, "loss_D": 1.0}])
+def test_losses_that_may_rise_are_not_judged(beside):
+    """That of a value function grows with the rewards, and a generator's with its discriminator."""
+    tape = Tape(LossDrift())
+    tape.play(noise(1100), **beside)
+    assert tape.play(noise(400, level=4.0, seed=2), **beside)[-1] is None
+
+
+def test_a_reward_that_comes_in_steps_of_its_own_is_seen_too(warm):
+    """TensorBoard has a record for each value; and what was found before is forgotten."""
+    warm.play(noise(200, level=3.5, seed=2))
+    assert warm.verdict.active
+    warm.play([None], reward=0.5)
+    assert warm.detector.verdict() is None

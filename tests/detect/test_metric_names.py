@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainvitals.detect.metric_names import direction, is_whole, main_metrics
+from trainvitals.detect.metric_names import Companions, direction, is_whole, main_metrics, need_not_fall
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,28 @@ def test_main_metrics_are_numbers():
     """NaN says nothing."""
     values = {"loss": 1.0, "f1": 0.5, "wer": 0.2, "accuracy": float("nan"), "runtime": 3.0}
     assert main_metrics(values) == [("f1", 1), ("wer", -1)]
+
+
+@pytest.mark.parametrize(
+    ("names", "free"),
+    [
+        (["loss", "ep_rew_mean"], True),
+        (["loss", "episode_return"], True),
+        (["loss", "train/reward_mean"], True),
+        (["loss", "rewards/accuracy_reward"], True),
+        (["loss", "rewards/accuracies", "rewards/chosen", "rewards/rejected", "rewards/margins"], False),
+        (["loss", "reward_loss"], False),
+        (["loss", "score", "f1_score"], False),
+        (["Loss_G", "Loss_D"], True),
+        (["errG", "errD", "D(x)"], True),
+        (["gen_loss", "disc_loss"], True),
+        (["loss/g/total", "loss/d/total"], True),
+        (["loss_g"], False),
+        (["lr", "loss", "grad_norm"], False),
+    ],
+)
+def test_which_losses_need_not_fall(names, free):
+    """Beside a reward, or of two models against each other."""
+    assert need_not_fall(names) is free
+    seen = Companions()
+    assert [seen.take({name: 1.0}) for name in names][-1] is free

@@ -8,6 +8,7 @@ import pytest
 from tests.detect.helpers import Tape, first_active, noise
 
 from trainvitals.detect.plateau import Plateau
+from trainvitals.telemetry import Event, Step
 
 
 def power_law(count, *, sigma=0.003, seed=1):
@@ -118,3 +119,43 @@ def test_a_rollback_ends_it():
 def test_rewards_are_not_judged():
     """A loss of both signs."""
     assert Tape(Plateau()).play(noise(400, level=0.0, sigma=1.0))[100:] == [None] * 300
+
+
+def play_epochs(losses, *, evaluated=True):
+    """Feed the mean of an epoch for each loss, each with its evaluation; return the verdicts."""
+    detector, verdicts = Plateau(), []
+    for epoch, loss in enumerate(losses):
+        detector.observe(Step(epoch, epoch + 1, 60.0 * epoch, {"loss": loss}))
+        if evaluated:
+            values = {"name": "validation", "values": {"loss": 1.0}}
+            detector.observe_event(Event(60.0 * epoch, "evaluation", epoch, values))
+        verdicts.append(detector.verdict())
+    return verdicts
+
+
+def test_means_of_epochs_that_go_up_and_down_and_nowhere_else_oscillate():
+    """Sixty epochs, 5 % up and down after the first: the noise of batches is not in a mean over all of them."""
+    verdict = play_epochs([1.5, *noise(60, level=0.95, sigma=0.05)])[-1]
+    assert (verdict.active, verdict.severity, verdict.since_step) == (True, "info", 0)
+    assert verdict.evidence.startswith("since step 0, all that is known: loss goes up and down, and nowhere else, aro")
+    assert "lower the learning rate by 3 to 10 times" in verdict.action
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [1.5, *noise(60, level=0.95, sigma=0.01)],
+        [place_loss - 0.004 * place for place, place_loss in enumerate(noise(60, level=0.95, sigma=0.05))],
+    ],
+    ids=["quiet", "falling"],
+)
+def test_epochs_that_are_quiet_or_fall_do_not_oscillate(losses):
+    """The first is flat, which is told as that; the second learns."""
+    said = [verdict.evidence for verdict in play_epochs(losses) if verdict is not None and verdict.active]
+    assert not any("up and down" in text for text in said)
+
+
+def test_steps_of_the_same_noise_do_not_oscillate():
+    """It is the noise of their batches: 60 are too few to say anything."""
+    losses = [1.5, *noise(60, level=0.95, sigma=0.05)]
+    assert not any(verdict is not None and verdict.active for verdict in play_epochs(losses, evaluated=False))

@@ -21,8 +21,8 @@ Where there is an evaluation before the first step, the model that knew nothing 
 - worse than untrained: an evaluation, and the last 5 losses, are all above 1.25 times the first evaluation.
 
 Where losses are near 0, twice is little: the rise must be a twentieth of the first loss as well.
-A loss that is not positive has no level to be a multiple of, and one beside a reward may grow with it: such runs are
-not judged.
+A loss that is not positive has no level to be a multiple of, one beside a reward may grow with it, and those of two
+models against each other go up and down: such runs are not judged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.evaluations import validation_loss
-from trainvitals.detect.metric_names import has_reward
+from trainvitals.detect.metric_names import Companions
 from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.telemetry import Event, Step, Steps
@@ -65,6 +65,7 @@ class LossDiverged:
 
     def __init__(self) -> None:
         self._gated = ""
+        self._beside = Companions()
         self._begin()
 
     def _begin(self) -> None:
@@ -106,11 +107,10 @@ class LossDiverged:
         """Take the next step: most of them are put aside, one in 5 is a test."""
         values = step.values
         loss = values.get("loss")
-        if loss is None:
+        if self._beside.take(values):
+            self._found, self._ratio = "", None
             return
-        if self._first is None and self._usable and has_reward(values):
-            self._usable = False
-        if not -math.inf < loss < math.inf:
+        if loss is None or not -math.inf < loss < math.inf:
             return
         if step.step < self._last and self._first is not None:
             self._go_back(step.step)
@@ -125,15 +125,13 @@ class LossDiverged:
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, up to one that turns the signal on; return how many."""
         losses, numbers = steps.columns.get("loss"), steps.numbers
-        if losses is None:
+        if self._beside.take(steps.columns):
+            self._found, self._ratio = "", None
+        if losses is None or self._beside.free:
             return len(steps)
-        if self._first is None and self._usable and has_reward(steps.columns):
-            self._usable = False
         if self._found or not steps.is_finite("loss") or (self._usable and steps.extent("loss")[0] <= 0.0):
             return by_pieces(self, steps)
         if numbers[0] < self._last and self._first is not None:
-            if has_reward(steps.columns):
-                return by_pieces(self, steps)
             self._go_back(numbers[0])
         begin = min(-len(self._group) % GROUP, len(losses))
         for place in range(begin):
@@ -195,7 +193,7 @@ class LossDiverged:
             return
         if self._last < 0 and event.step <= 1:
             self._untrained = float(loss) if self._untrained is None else self._untrained
-        elif self._untrained is not None and self._usable and event.step >= self._last:
+        elif self._untrained is not None and self._usable and not self._beside.free and event.step >= self._last:
             limit = RISEN * self._untrained
             is_worse = loss > limit and min([self._lowest, *self._group]) > limit
             if is_worse and not self._found:

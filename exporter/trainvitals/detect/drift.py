@@ -7,6 +7,10 @@ steps, and every step of 10 %, while a median of 8 against 128 found 1 % of thes
 The error is the largest one of three: from the noise of single losses, from how the medians of 16 scatter, and from the
 largest of these.  Losses that resemble their neighbours are no independent witnesses, which the second knows; data
 that comes in bursts has a long tail, which the third knows.
+
+A block that is lower than the one before it by more than an error is the tail of a spike: what drifts does not fall.
+A rise of less than a tenth is information: so much comes of harder data or of the weight of a term, by design.  A loss
+beside a reward, and that of two models against each other, may rise as it likes, and is not judged.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
+from trainvitals.detect.metric_names import Companions
 from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.settings import setting
 from trainvitals.detect.window import MAD_TO_SIGMA, MEDIAN_ERROR, middle
@@ -44,6 +50,9 @@ class DriftSettings:
         0.2, "share", "a learning rate so much above its lowest opens a new baseline: losses rise with it"
     )
     spread_floor: float = setting(0.0025, "share of the loss", "no loss is quieter than this, as for spikes")
+    warning_rise: float = setting(
+        0.1, "share", "a smaller rise is information: terms of a loss that are weighted anew, and harder data, do that"
+    )
     back_errors: float = setting(2.0, "standard errors", "within so many it is over")
     accept_blocks: int = setting(64, "blocks", "a level that stays for so many is the new normal", least=1)
 
@@ -57,6 +66,7 @@ class _Episode:
     error: float
     ratio: float
     worst: float
+    highest: float
     blocks: int = 0
 
 
@@ -88,6 +98,7 @@ class LossDrift:
         self._settings = settings
         self._last = -1
         self._lowest_rate = math.inf
+        self._beside = Companions()
         self._gated = ""
         self._begin_segment("")
 
@@ -111,6 +122,8 @@ class LossDrift:
     def observe(self, step: Step) -> None:
         """Take the next step: most cost a look at three values, one in 16 a test."""
         values = step.values
+        if self._is_free(values):
+            return
         rate = values.get("learning_rate")
         if rate is not None and rate != self._lowest_rate:
             self._follow_rate(rate)
@@ -132,6 +145,8 @@ class LossDrift:
 
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, up to one that turns the signal on; return how many."""
+        if self._is_free(steps.columns):
+            return len(steps)
         if self._episode is not None or not self._is_steady(steps):
             return by_pieces(self, steps)
         taken, columns = len(steps), steps.columns
@@ -142,6 +157,13 @@ class LossDrift:
             low = steps.extent("learning_rate")[0] if taken == len(steps) else min(rates[:taken])
             self._lowest_rate = min(self._lowest_rate, low)
         return taken
+
+    def _is_free(self, names: Mapping[str, object]) -> bool:
+        """Return whether the loss may rise as it likes; then there is nothing to be said of it."""
+        if self._beside.free or not self._beside.take(names):
+            return self._beside.free
+        self._begin_segment("")
+        return True
 
     def _is_steady(self, steps: Steps) -> bool:
         """Return whether all losses count, and the learning rate begins no segment."""
@@ -242,10 +264,11 @@ class LossDrift:
             error = self._error(center, value, middles)
             errors = min((value - center) / error, _LARGEST) if error > 0.0 else 0.0
             if errors >= settings.errors:
+                falls = bool(segment.above) and value < segment.above[-1][2] - error
                 segment.above.append((segment.begun, block, value))
-                if len(segment.above) >= settings.in_a_row:
+                if len(segment.above) >= settings.in_a_row and not falls:
                     since = segment.above[0][0]
-                    self._episode = _Episode(since, center, error, errors / settings.errors, value)
+                    self._episode = _Episode(since, center, error, errors / settings.errors, value, value)
                     segment.above.clear()
                 self._ratio = errors / settings.errors if self._episode is not None else 0.99
                 return
@@ -283,6 +306,7 @@ class LossDrift:
         settings = self._settings
         errors = min(max(0.0, (value - episode.center) / episode.error), _LARGEST)
         episode.blocks += 1
+        episode.highest = max(episode.highest, value)
         # The level is part of a label, so it moves on in strides.
         if value - episode.center > 1.5 * (episode.worst - episode.center):
             episode.worst = value
@@ -319,7 +343,7 @@ class LossDrift:
             since_step=episode.since,
             evidence=f"since step {episode.since}: loss drifts up from {episode.center:.4g} to {episode.worst:.4g}",
             statistics={"errors": errors, "baseline": episode.center},
-            severity="warning",
+            severity="warning" if episode.highest > (1.0 + self._settings.warning_rise) * episode.center else "info",
             action=_ACTION,
             confidence=0.9 if episode.blocks >= self._settings.in_a_row else 0.7,
             gated=self._gated,

@@ -48,7 +48,7 @@ _DOWN = _words(
 _REWARD = _words("rew reward rewards return returns")
 _REWARDS = _words("critic_score_mean ep_ret epret averageepret env_score_mean")
 #: With one of these it is a part of a loss of preferences, or of the training of a model of rewards: these fall.
-_NO_REWARD = _words("acc accuracies accuracy chosen loss margin margins model neg pos rejected")
+_NO_REWARD = _words("accuracies chosen loss margin margins model neg pos rejected")
 #: The losses of two models that are trained against each other: where one falls the other may rise, and their sum says
 #: nothing.  Sources: PyTorch's DCGAN example, pix2pix, StyleGAN, HiFi-GAN, VITS.
 _GENERATOR = _words("errg g gen generator gloss lossg")
@@ -105,6 +105,28 @@ def need_not_fall(names: Iterable[str]) -> bool:
     """
     known = list(names)
     return any(map(_is_reward, known)) or {1, -1} <= set(map(_side, known))
+
+
+class Companions:
+    """The names that a training logs beside its loss, as far as they were seen: some tell what kind of loss it is.
+
+    They may come with the loss, or as steps of their own (TensorBoard); the later ones of a long run say nothing new.
+    """
+
+    _MOST = 256
+
+    def __init__(self) -> None:
+        #: In order, so that what is saved of it is the same each time.
+        self._seen: dict[str, None] = {}
+        #: Whether the loss need not fall: see :func:`need_not_fall`.
+        self.free = False
+
+    def take(self, names: Mapping[str, object]) -> bool:
+        """Look at the names of a step or of a block; return whether the loss need not fall."""
+        if not names.keys() <= self._seen.keys() and len(self._seen) < self._MOST:
+            self._seen.update(dict.fromkeys(names))
+            self.free = need_not_fall(self._seen)
+        return self.free
 
 
 has_reward = need_not_fall

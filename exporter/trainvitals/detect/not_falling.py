@@ -22,7 +22,7 @@ import math
 from dataclasses import replace
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
-from trainvitals.detect.metric_names import need_not_fall
+from trainvitals.detect.metric_names import Companions
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Event, Step, Steps
@@ -69,13 +69,14 @@ class LossNotFalling:
         self._evaluations = 0
         #: Where the run began, over all of its attempts.
         self._highest = 0.0
+        self._beside = Companions()
         self._begin()
 
     def _begin(self) -> None:
         self._trace = Trace()
         self._firsts: list[tuple[int, float]] = []
         self._last = -1
-        #: Losses that say that this is no loss to fall: not positive, or beside a reward.
+        #: Losses that say that this is no loss to fall: they are not positive.
         self._signs = 0
         self._rate = self._peak_rate = 0.0
         #: Points and step at which the learning rate rose last.
@@ -93,6 +94,9 @@ class LossNotFalling:
             if step.step > self._firsts[0][0]:
                 return
             self._begin()
+        if self._beside.take(values):
+            self._verdict, self._active = None, False
+            return
         rate = values.get("learning_rate")
         if rate is not None and rate > self._peak_rate * WARM_UP_SHARE and rate < math.inf:
             self._peak_rate = rate
@@ -107,8 +111,6 @@ class LossNotFalling:
         self._last = step.step
         if len(self._firsts) < _FIRSTS:
             self._firsts.append((step.step, loss))
-            if need_not_fall(values):
-                self._signs += 1
         if loss <= 0.0:
             self._signs += 1
         if self._trace.push(step.step, step.time, loss) and self._trace.points % EVERY == 0:
@@ -117,6 +119,9 @@ class LossNotFalling:
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, from one test to the next."""
         if self._learnt and steps.numbers[0] > self._firsts[0][0]:
+            return len(steps)
+        if self._beside.take(steps.columns):
+            self._verdict, self._active = None, False
             return len(steps)
         losses, rates = steps.columns.get("loss"), steps.columns.get("learning_rate")
         if losses is None or not self._is_plain(steps):

@@ -6,7 +6,8 @@ third more effort would buy no more than that, as things are.  Healthy language 
 fifth of a run at a constant learning rate or a cosine, and 3 % in a decay.  Where noise is larger than that, nothing
 is said but of a log of 100 losses and more that is flat as a whole: from its first to its last third it gained less
 than 1.5 %, at the upper end as above, and there is no trend in it.  A run that learns slowly gains more in a log that
-begins anywhere in it.
+begins anywhere in it.  Of 40 losses, where these are means of epochs: what is left of the noise of batches in a mean
+over all of them is small, so a mean that goes up and down by 3 % and more, and gains less than that in all, oscillates.
 
 It is information, not an alarm: a learning rate that is high still may have its whole gain before it (where the decay
 is to come, gains of 0.1 nats and more were measured), and a flat stretch before a fall looks like this too.
@@ -23,7 +24,7 @@ from trainvitals.detect.base import Category, Verdict, one_by_one
 from trainvitals.detect.segments import Kind, Segment
 from trainvitals.detect.trend import Block, Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
-from trainvitals.telemetry import Step, Steps
+from trainvitals.telemetry import Event, Step, Steps
 
 POINTS = 40
 GAIN = 0.003
@@ -34,10 +35,16 @@ OFF = 2.0
 #: Of a log whose noise is larger: so many losses, what all of them may have gained, and the score of a trend that is
 #: none (beyond it by chance twice in three times).
 LOUD_POINTS, LOUD_GAIN, LOUD_TREND = 100, 0.015, 1.0
+#: The noise of the mean of an epoch, as a share, from which on it is the steps that are too large.
+OSCILLATION = 0.03
 #: So much more effort has to give the same result.
 LONGER = 1.1
 LEARNT = 0.1
 WARM_UP_SHARE, TAIL = 1.01, 0.1
+
+
+#: Of a quarter; where noise is larger than that, all of the log counts.
+_RISES = "the loss rises"
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,7 @@ class Plateau:
 
     def __init__(self) -> None:
         self._gated = ""
+        self._points = self._evaluations = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -102,8 +110,13 @@ class Plateau:
         self._last = step.step
         if loss <= 0.0:
             self._usable, self._verdict, self._finding = False, None, None
+        self._points += 1
         if self._trace.push(step.step, step.time, loss) and self._usable:
             self._judge()
+
+    def observe_event(self, event: Event) -> None:
+        """Count evaluations: where nearly each point has one, points are epochs."""
+        self._evaluations += event.kind == "evaluation"
 
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, from one test to the next."""
@@ -117,6 +130,7 @@ class Plateau:
             if rates is not None:
                 self._take_rates(steps.numbers[begin:end], rates[begin:end])
             self._last = steps.numbers[end - 1]
+            self._points += end - begin
             if is_closed and self._usable:
                 was_held = self.held
                 self._judge()
@@ -168,7 +182,7 @@ class Plateau:
         hours = max(0.0, (after[-1].time - before[-1].time) / 3600.0)
         statistics = {"gain": gain, "gain_upper": gain + margin, "hours": round(hours, 3)}
         gated = self._gate(third, gain + margin, new)
-        if not gated and margin > GAIN and self._is_loud_and_flat(statistics):
+        if gated in {"", _RISES} and margin > GAIN and self._is_loud_and_flat(statistics):
             return
         limit = GAIN * (OFF if self._finding is not None else 1.0)
         if gated or margin > GAIN or gain + margin >= limit:
@@ -197,27 +211,32 @@ class Plateau:
     def _is_loud_and_flat(self, statistics: dict[str, float]) -> bool:
         """Whether nothing happens in all of a log whose noise hides what one quarter of it buys."""
         blocks = self._trace.blocks
-        if self._trace.points < LOUD_POINTS:
+        epochs = 2 * self._evaluations >= self._points
+        if self._trace.points < LOUD_POINTS and not epochs:
             return False
         size = len(blocks) // 3
         old, error = _level(blocks[:size])
         new, other = _level(blocks[-size:])
         most = (old - new + UPPER * math.hypot(error, other)) / old
-        score = mann_kendall([block.value for block in blocks])
-        if most >= LOUD_GAIN or abs(score) >= LOUD_TREND:
+        values = [block.value for block in blocks]
+        swing = spread(values) / old if epochs and len(values) == self._trace.points else 0.0
+        oscillates = swing >= OSCILLATION
+        off = OFF if self._finding is not None else 1.0
+        limit = swing if oscillates else LOUD_GAIN
+        if most >= limit * off or abs(mann_kendall(values)) >= LOUD_TREND * off:
             return False
         if self._finding is None:
+            text = "goes up and down, and nowhere else, around" if oscillates else "is the same but for noise,"
             self._finding = _Finding(
-                blocks[0].first,
-                f"since step {blocks[0].first}, all that is known: loss is the same but for noise, {old:.4g}",
+                blocks[0].first, f"since step {blocks[0].first}, all that is known: loss {text} {old:.4g}"
             )
         self._verdict = Verdict(
-            ratio=max(1.0, min(LOUD_GAIN / max(most, LOUD_GAIN / 10.0), 10.0)),
+            ratio=max(1.0, min(limit / max(most, limit / 10.0), 10.0)),
             since_step=self._finding.since,
             evidence=self._finding.evidence,
             statistics={**statistics, "gain_upper": most},
             severity="info",
-            action=_ACTION if self._rate > 0.0 else _ACTION_BLIND,
+            action=_ACTION_OSCILLATES if oscillates else _ACTION if self._rate > 0.0 else _ACTION_BLIND,
             confidence=0.6,
         )
         return True
@@ -226,7 +245,7 @@ class Plateau:
         if self._from_beginning and level > (1.0 - LEARNT) * self._highest:
             return "the run has not learnt yet"
         if upper < -GAIN:
-            return "the loss rises"
+            return _RISES
         if self._peak_rate > 0.0 and self._rate < TAIL * self._peak_rate:
             return "the learning rate is below a tenth of its peak, where every loss is flat"
         if self._risen_at > third:
@@ -258,6 +277,11 @@ _ACTION = (
 _ACTION_BLIND = (
     "data: see whether it repeats; parameters: lower the learning rate by 3 to 10 times if it is constant; if the loss "
     "stays, stop"
+)
+
+_ACTION_OSCILLATES = (
+    "data: see whether the order of the data is new in each epoch; parameters: lower the learning rate by 3 to 10 "
+    "times, or make the batch larger; model: normalize inputs"
 )
 
 
