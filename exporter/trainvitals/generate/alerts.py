@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.alerts_clock import CLOCK
 from trainvitals.generate.alerts_data import DATA
 from trainvitals.generate.alerts_evaluations import EVALUATIONS
+from trainvitals.generate.alerts_fabric import FABRIC
 from trainvitals.generate.alerts_faults import FAULTS
+from trainvitals.generate.alerts_host import HOST
+from trainvitals.generate.alerts_infiniband import INFINIBAND
+from trainvitals.generate.alerts_kernel import KERNEL
 from trainvitals.generate.alerts_learning import LEARNING
+from trainvitals.generate.alerts_links import LINKS
 from trainvitals.generate.alerts_logs import LOGS
 from trainvitals.generate.alerts_meta import META
+from trainvitals.generate.alerts_network import NETWORK
 from trainvitals.generate.alerts_nodes import NODES
 from trainvitals.generate.alerts_pace import PACE
 from trainvitals.generate.alerts_parameter import PARAMETER
 from trainvitals.generate.alerts_runs import RUNS
+from trainvitals.generate.alerts_space import SPACE
+from trainvitals.generate.alerts_storage import STORAGE
+from trainvitals.generate.alerts_wear import WEAR
 from trainvitals.generate.records import RECORDS
 from trainvitals.generate.rules import Alert, file_of_rules
 from trainvitals.generate.threshold_file import changed
 from trainvitals.generate.thresholds import DEFAULTS, Thresholds
 
-ROWS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *NODES, *FAULTS, *META)
+_DEVICES = (*NODES, *FAULTS, *WEAR, *LINKS, *FABRIC)
+_HOSTS = (*INFINIBAND, *NETWORK, *STORAGE, *SPACE, *HOST, *KERNEL, *CLOCK)
+ROWS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *_DEVICES, *_HOSTS, *META)
 
 #: The rule files besides recording.yml.
 FILES = ("resource", "data", "parameter", "meta")

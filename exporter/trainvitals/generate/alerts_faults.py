@@ -1,31 +1,50 @@
-"""Alerts of the category resource about hardware and what it stands on: devices, links, file systems, the kernel."""
+"""Alerts of the category resource about devices that fail, wait for a repair or are slowed down."""
 
 from __future__ import annotations
 
-from trainvitals.devices.nvidia.xids import XIDS
+from trainvitals.generate.expressions import DEVICE, DEVICE_ZH, DEVICES, recent
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
 
-_DEVICE = "device {{ $labels.device }} ({{ $labels.uuid }}) on {{ $labels.instance }}"
-_DEVICE_ZH = "{{ $labels.instance }} 上的设备 {{ $labels.device }}（{{ $labels.uuid }}）"
-#: After which nothing on the device can go on until somebody acts.
-_FATAL = "|".join(str(code) for code, xid in XIDS.items() if xid.severity == "critical")
-_RECENT_XIDS = (
-    f'time() - max by (instance, device, uuid, xid) (trainvitals_device_xid_last_timestamp_seconds{{xid=~"{_FATAL}"}}) '
-    f"< {LIMITS.fault_window}"
+#: By what the exporter knows of it: some codes are fatal or not by their text.
+_FATAL_XIDS = """
+(
+  trainvitals_device_xid_last_timestamp_seconds
+  and on (job, instance, pci_bus_id, xid)
+  trainvitals_device_xid_info{xid_severity="critical"}
+  or
+  trainvitals_device_fallen_off_bus_last_timestamp_seconds
 )
-_XIDS = listed(
-    f'trainvitals_device_xid_last_timestamp_seconds{{uuid=%q,xid=~"{_FATAL}"}}',
-    "XID {{ .Labels.xid }}",
-    "uuid",
-    by="xid",
-)
+"""
+#: A device that was lost before the exporter came has no number.
+_AT = "the device at {{ $labels.pci_bus_id }}{{ with $labels.device }} (number {{ . }}){{ end }}"
+_AT_ZH = "位于 {{ $labels.pci_bus_id }} 的设备{{ with $labels.device }}（编号 {{ . }}）{{ end }}"
+
+
+def _xids(item: str, none: str) -> str:
+    """Return a template that writes ``item`` for each fatal XID of late on the alert's device."""
+    return listed(
+        'trainvitals_device_xid_info{instance=%q,pci_bus_id=%q,xid_severity="critical"} and on (instance, '
+        "pci_bus_id, xid) "
+        f"time() - trainvitals_device_xid_last_timestamp_seconds < {LIMITS.fault_window}",
+        item,
+        "instance",
+        "pci_bus_id",
+        by="xid",
+        none=none,
+    )
+
+
+_XIDS = _xids("XID {{ .Labels.xid }} ({{ .Labels.meaning }})", "that it fell off the bus")
+_XIDS_ZH = _xids("XID {{ .Labels.xid }}", "从总线上掉线")
 _SLOWED = "hw_slowdown|hw_thermal|hw_power_brake"
 _LIMITS = listed(
-    f'trainvitals_device_clock_limited{{uuid=%q,reason=~"{_SLOWED}"}} == 1', "{{ .Labels.reason }}", "uuid", by="reason"
+    f'max_over_time(trainvitals_device_clock_limited{{uuid=%q,reason=~"{_SLOWED}"}}[10m]) == 1',
+    "{{ .Labels.reason }}",
+    "uuid",
+    by="reason",
 )
-_DEVICES = "max by (instance, device, uuid)"
 
 FAULTS: tuple[Alert, ...] = (
     Alert(
@@ -35,11 +54,11 @@ FAULTS: tuple[Alert, ...] = (
         severity="critical",
         gauge="health",
         # By the time of the event: a counter is above 0 already when the exporter comes.
-        expr=f"{_DEVICES} ({_RECENT_XIDS})",
+        expr=recent("instance, device, uuid, pci_bus_id", _FATAL_XIDS.strip(), LIMITS.fault_window),
         summary="A device on {{ $labels.instance }} reports a fault after which it cannot go on",
         summary_zh="{{ $labels.instance }} 上有设备报告致命故障",
-        description=f"The driver reported {_XIDS} of {_DEVICE}. Used by: {DEVICE_USERS}.",
-        description_zh=f"驱动报告 {_DEVICE_ZH} 出现 {_XIDS}。使用者：{DEVICE_USERS}。",
+        description=f"The driver reports of {_AT}: {_XIDS}. Used by: {DEVICE_USERS}.",
+        description_zh=f"驱动报告{_AT_ZH}：{_XIDS_ZH}。使用者：{DEVICE_USERS}。",
         action=(
             "Take the node out of the job and resume from the last checkpoint on another. Then reset the device or "
             "reboot the node; a device that does it again is replaced. The XID's own advice is on the exporter's page."
@@ -51,11 +70,13 @@ FAULTS: tuple[Alert, ...] = (
         impact="The process on the device ends or hangs, and with it the run.",
         impact_zh="该设备上的进程会终止或挂起，整个训练随之中断。",
         diagnosis=(
-            "XIDs after which NVIDIA's catalogue asks for a reset or a repair at once. `dmesg` has the driver's whole "
-            "line; `trainvitals_device_xid_errors_total` counts all XIDs, those of programs too."
+            "XIDs after which NVIDIA's catalogue asks for a reset or a repair at once, NVLink errors (144 to 150) that "
+            "are called fatal among them, and a device that fell off the bus. `dmesg` has the driver's whole line; "
+            "`trainvitals_device_xid_errors_total` counts all XIDs, those of programs too."
         ),
         diagnosis_zh=(
-            "只包含 NVIDIA 手册要求立即重置或维修的 XID。`dmesg` 中有驱动的完整报错；"
+            "包括 NVIDIA 手册要求立即重置或维修的 XID、被标为 fatal 的 NVLink 错误（144 到 150），"
+            "以及从总线上掉线的设备。`dmesg` 中有驱动的完整报错；"
             "`trainvitals_device_xid_errors_total` 统计所有 XID，包括程序自身引起的。"
         ),
     ),
@@ -63,18 +84,18 @@ FAULTS: tuple[Alert, ...] = (
         name="TrainvitalsDeviceMemoryWorn",
         file="resource",
         category="resource",
-        severity="critical",
+        severity="warning",
         gauge="health",
         expr=f"""
-        {_DEVICES} (
+        {DEVICES} (
           trainvitals_device_row_remap_failed == 1 or trainvitals_device_ecc_sram_threshold_exceeded == 1
         )
         """,
         wait=LIMITS.device_down_for,
         summary="A device on {{ $labels.instance }} must be replaced: its memory cannot be repaired any more",
         summary_zh="{{ $labels.instance }} 上有设备的显存已无法修复，需要更换",
-        description=f"Of {_DEVICE} a row could not be replaced, or its SRAM has had more errors than its maker allows.",
-        description_zh=f"{_DEVICE_ZH}：有显存行无法替换，或 SRAM 错误超过厂商允许的数量。",
+        description=f"Of {DEVICE} a row could not be replaced, or its SRAM has had more errors than its maker allows.",
+        description_zh=f"{DEVICE_ZH}：有显存行无法替换，或 SRAM 错误超过厂商允许的数量。",
         action="Take the device out of use at the next checkpoint and have it replaced.",
         action_zh="在下一个检查点之后停用该设备并更换。",
         impact="The next memory error ends the process on the device.",
@@ -89,19 +110,20 @@ FAULTS: tuple[Alert, ...] = (
         severity="warning",
         gauge="health",
         expr=f"""
-        {_DEVICES} (
+        {DEVICES} (
           trainvitals_device_recovery_needed == 1
           or trainvitals_device_row_remap_pending == 1
           or trainvitals_device_retired_pages_pending == 1
+          or trainvitals_device_repair_pending == 1
         )
         """,
         wait=LIMITS.device_down_for,
         summary="A device on {{ $labels.instance }} waits for a reset",
         summary_zh="{{ $labels.instance }} 上有设备等待重置",
         description=(
-            f"The driver asks for an action on {_DEVICE} before it can be trusted again. Used by: {DEVICE_USERS}."
+            f"The driver asks for an action on {DEVICE} before it can be trusted again. Used by: {DEVICE_USERS}."
         ),
-        description_zh=f"驱动要求先处理 {_DEVICE_ZH}，之后才能继续信任它。使用者：{DEVICE_USERS}。",
+        description_zh=f"驱动要求先对 {DEVICE_ZH} 执行恢复操作，完成之前该设备不可信赖。使用者：{DEVICE_USERS}。",
         action="Reset the device between two jobs, or reboot the node; nothing has to be stopped for it at once.",
         action_zh="在两个作业之间重置该设备或重启节点；无需立即中断训练。",
         impact="A repair of the memory is not done yet; more errors there end the process.",
@@ -118,17 +140,25 @@ FAULTS: tuple[Alert, ...] = (
         category="resource",
         severity="warning",
         gauge="efficiency",
+        # Shares of the time: what holds the clocks down comes and goes within a minute, and so does work.
         expr=f"""
-        {_DEVICES} (trainvitals_device_clock_limited{{reason=~"{_SLOWED}"}}) == 1
+        {DEVICES} (avg_over_time(trainvitals_device_clock_limited{{reason=~"{_SLOWED}"}}[10m]))
+          > {LIMITS.device_slowed_ratio}
         and on (instance, device, uuid)
-        {_DEVICES} (trainvitals_device_utilization_ratio) > {LIMITS.busy_ratio}
+        {DEVICES} (avg_over_time(trainvitals_device_utilization_ratio[10m])) > {LIMITS.busy_ratio}
         """,
         wait=LIMITS.device_slowed_for,
         keep=LIMITS.signal_keep,
         summary="A busy device on {{ $labels.instance }} is slowed down by its hardware",
         summary_zh="{{ $labels.instance }} 上忙碌的设备被硬件降频",
-        description=f"The clocks of {_DEVICE} are held down: {_LIMITS}. Used by: {DEVICE_USERS}.",
-        description_zh=f"{_DEVICE_ZH} 的频率被压低：{_LIMITS}。使用者：{DEVICE_USERS}。",
+        description=(
+            f"The clocks of {DEVICE} are held down in {{{{ $value | humanizePercentage }}}} of the last 10 minutes: "
+            f"{_LIMITS}. Used by: {DEVICE_USERS}."
+        ),
+        description_zh=(
+            f"{DEVICE_ZH} 的频率在最近 10 分钟中有 {{{{ $value | humanizePercentage }}}} 的时间被压低：{_LIMITS}。"
+            f"使用者：{DEVICE_USERS}。"
+        ),
         action=(
             "hw_thermal: look at fans, air and coolant of the node, and at its neighbors. hw_power_brake: look at "
             "power supplies and the rack's power. Both at once or hw_slowdown alone: let the node be looked at."
@@ -144,141 +174,5 @@ FAULTS: tuple[Alert, ...] = (
             "under load and no reason."
         ),
         diagnosis_zh="依据是设备自身的上报，不猜测温度阈值。负载下的软件功耗限制（sw_power_cap）属正常，不在此列。",
-    ),
-    Alert(
-        name="TrainvitalsInfinibandPortDown",
-        file="resource",
-        category="resource",
-        severity="critical",
-        gauge="health",
-        expr="""
-        max by (instance, hca, port) (trainvitals_infiniband_port_up) == 0
-        and on (instance, hca, port)
-        max by (instance, hca, port) (max_over_time(trainvitals_infiniband_port_up[1d])) == 1
-        """,
-        wait=LIMITS.link_down_for,
-        keep=LIMITS.signal_keep,
-        summary="Port {{ $labels.hca }}/{{ $labels.port }} on {{ $labels.instance }} is down",
-        summary_zh="{{ $labels.instance }} 的端口 {{ $labels.hca }}/{{ $labels.port }} 已断开",
-        description="The port was up within the last day and is down now.",
-        description_zh="该端口在过去一天内曾经连通，现在断开。",
-        action=(
-            "Look at cable, transceiver and switch port, and at `ibstat` on the node; leave the node out of new jobs "
-            "until it is up again."
-        ),
-        action_zh="检查线缆、光模块和交换机端口，并在节点上运行 `ibstat`；恢复之前不要把新作业派到该节点。",
-        impact="Collective operations over the port hang until NCCL gives up, or run at half the rate.",
-        impact_zh="经过该端口的集合通信会挂起直到 NCCL 超时，或速率减半。",
-        diagnosis="`trainvitals_infiniband_flaps_total` counts how often it went down.",
-        diagnosis_zh="`trainvitals_infiniband_flaps_total` 是断开的次数。",
-    ),
-    Alert(
-        name="TrainvitalsInfinibandPortFlaps",
-        file="resource",
-        category="resource",
-        severity="warning",
-        gauge="health",
-        expr=(
-            f"max by (instance, hca, port) (increase(trainvitals_infiniband_flaps_total[1h])) >= {LIMITS.link_flaps}"
-        ),
-        keep=LIMITS.signal_keep,
-        summary="Port {{ $labels.hca }}/{{ $labels.port }} on {{ $labels.instance }} goes down again and again",
-        summary_zh="{{ $labels.instance }} 的端口 {{ $labels.hca }}/{{ $labels.port }} 反复断开",
-        description='It went down {{ $value | printf "%.0f" }} times in the last hour.',
-        description_zh='过去一小时内断开 {{ $value | printf "%.0f" }} 次。',
-        action="Clean or replace cable and transceiver; look at the error counters of the switch port.",
-        action_zh="清洁或更换线缆与光模块；查看交换机端口的错误计数。",
-        impact="Each time collective operations stand still for seconds, or end with a timeout.",
-        impact_zh="每次断开都会使集合通信停顿数秒，或以超时告终。",
-        diagnosis="`trainvitals_infiniband_errors_total` says of which kind the errors are.",
-        diagnosis_zh="`trainvitals_infiniband_errors_total` 按类型列出错误。",
-    ),
-    Alert(
-        name="TrainvitalsFilesystemStuck",
-        file="resource",
-        category="resource",
-        severity="critical",
-        gauge="health",
-        expr="max by (instance, mountpoint) (trainvitals_host_filesystem_stuck) == 1",
-        wait=LIMITS.filesystem_stuck_for,
-        summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} does not answer",
-        summary_zh="{{ $labels.instance }} 的文件系统 {{ $labels.mountpoint }} 无响应",
-        description="A probe of {{ $labels.mountpoint }} has not come back.",
-        description_zh="对 {{ $labels.mountpoint }} 的探测没有返回。",
-        action=(
-            "See whether other nodes have the same: then it is the server or its network. If only this one, look at "
-            "`dmesg` and the mount, and take the node out of the job."
-        ),
-        action_zh="看其他节点是否相同：若相同，是服务器或网络问题；若只有该节点，查看 `dmesg` 和挂载，并把它移出作业。",
-        impact="Loaders and checkpoints on it wait, and cannot be interrupted.",
-        impact_zh="其上的数据加载和检查点都会等待，且无法中断。",
-        diagnosis="`trainvitals_host_filesystem_stuck_timestamp_seconds` says since when.",
-        diagnosis_zh="`trainvitals_host_filesystem_stuck_timestamp_seconds` 是开始无响应的时间。",
-    ),
-    Alert(
-        name="TrainvitalsFilesystemInodesLow",
-        file="resource",
-        category="resource",
-        severity="warning",
-        gauge="health",
-        expr=f"""
-        max by (instance, mountpoint) (
-          trainvitals_host_filesystem_files_free / (trainvitals_host_filesystem_files > 0)
-        ) < {LIMITS.filesystem_inodes_ratio}
-        """,
-        wait=LIMITS.filesystem_for,
-        summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} has hardly room for another file",
-        summary_zh="{{ $labels.instance }} 的文件系统 {{ $labels.mountpoint }} 的 inode 即将用尽",
-        description="{{ $value | humanizePercentage }} of the inodes are free.",
-        description_zh="仅剩 {{ $value | humanizePercentage }} 的 inode。",
-        action="Remove or pack what consists of very many small files: caches, unpacked data sets, old logs.",
-        action_zh="删除或打包由大量小文件组成的内容：缓存、解压后的数据集、旧日志。",
-        impact='A checkpoint fails with "no space left" though there is space.',
-        impact_zh="明明还有空间，检查点却会以“空间不足”失败。",
-        diagnosis="`df -i` on the node; `find -xdev -type d -size +1M` finds folders with very many files.",
-        diagnosis_zh="在节点上运行 `df -i`；`find -xdev -type d -size +1M` 可找到文件极多的目录。",
-    ),
-    Alert(
-        name="TrainvitalsOomKill",
-        file="resource",
-        category="resource",
-        severity="warning",
-        gauge="health",
-        expr=f"max by (instance) (increase(trainvitals_host_oom_kills_total[{LIMITS.fault_window:duration}])) > 0",
-        summary="Node {{ $labels.instance }}: the kernel killed a process for want of memory",
-        summary_zh="节点 {{ $labels.instance }}：内核因内存不足杀死了进程",
-        description=f'{{{{ $value | printf "%.0f" }}}} or more in the last {LIMITS.fault_window:words}.',
-        description_zh=f'最近 {LIMITS.fault_window:zh}内 {{{{ $value | printf "%.0f" }}}} 次或更多。',
-        action=(
-            "`dmesg` names the process. A rank or its loaders: fewer loader workers, less prefetch, no copy of the "
-            "data set per worker. Another program: move it away from the node."
-        ),
-        action_zh=(
-            "`dmesg` 中有进程名。若是 rank 或其加载进程：减少加载进程和预取，避免每个进程各存一份数据集。"
-            "若是其他程序：把它移出该节点。"
-        ),
-        impact="A killed rank ends the run; a killed loader worker mostly does.",
-        impact_zh="rank 被杀会使训练终止；加载进程被杀多半也会。",
-        diagnosis="`trainvitals_rank_cgroup_oom_kills_total` says whether a rank's own limit was met.",
-        diagnosis_zh="`trainvitals_rank_cgroup_oom_kills_total` 说明是否触及 rank 自身的内存上限。",
-    ),
-    Alert(
-        name="TrainvitalsClockUnsynchronized",
-        file="resource",
-        category="resource",
-        severity="warning",
-        gauge="health",
-        expr="max by (instance) (trainvitals_host_clock_synchronized) == 0",
-        wait=LIMITS.clock_for,
-        summary="The clock of node {{ $labels.instance }} is not synchronized",
-        summary_zh="节点 {{ $labels.instance }} 的时钟未同步",
-        description=f"No time service has vouched for it for {LIMITS.clock_for:words}.",
-        description_zh=f"已有 {LIMITS.clock_for:zh}没有时间服务为其校准。",
-        action="Start chrony or another time service on the node, and see whether it reaches its servers.",
-        action_zh="在该节点启动 chrony 等时间服务，并确认能访问时间服务器。",
-        impact="Times of steps, checkpoints and events of this node do not fit those of others; stalls are misjudged.",
-        impact_zh="该节点的步、检查点和事件时间与其他节点对不上，停滞会被误判。",
-        diagnosis="`trainvitals_host_clock_offset_seconds`; `chronyc tracking` on the node.",
-        diagnosis_zh="查看 `trainvitals_host_clock_offset_seconds`；在节点上运行 `chronyc tracking`。",
     ),
 )

@@ -1,4 +1,4 @@
-"""Alerts of the category resource about nodes: devices, memory, disks."""
+"""Alerts of the category resource about nodes: devices that are there or not, and memory."""
 
 from __future__ import annotations
 
@@ -294,39 +294,5 @@ NODES: tuple[Alert, ...] = (
             "A slow, steady fall is a leak in the loader or in the training; a jump is an evaluation or a checkpoint."
         ),
         diagnosis_zh="持续缓慢下降，是数据加载或训练中的内存泄漏；突然下降，多为评估或保存检查点。",
-    ),
-    Alert(
-        name="TrainvitalsFilesystemFull",
-        file="resource",
-        category="resource",
-        severity="warning",
-        gauge="health",
-        expr=f"""
-        max by (instance, mountpoint) (
-          trainvitals_host_filesystem_available_bytes{{mountpoint!~"/(boot|snap)(/.*)?"}}
-          / (trainvitals_host_filesystem_size_bytes > 0)
-        ) < {LIMITS.filesystem_available_ratio}
-        and on (instance, mountpoint)
-        max by (instance, mountpoint) (trainvitals_host_filesystem_available_bytes)
-          < {LIMITS.filesystem_available_bytes}
-        """,
-        wait=LIMITS.filesystem_for,
-        summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} is almost full",
-        summary_zh="{{ $labels.instance }} 上的文件系统 {{ $labels.mountpoint }} 即将写满",
-        description="Only {{ $value | humanizePercentage }} of {{ $labels.mountpoint }} is free.",
-        description_zh="{{ $labels.mountpoint }} 仅剩 {{ $value | humanizePercentage }} 空间。",
-        action=(
-            "Remove old checkpoints and caches before the next checkpoint is due. On /dev/shm, remove what dead "
-            "processes "
-            "left: a full one kills loader workers and keeps new runs from being recorded."
-        ),
-        action_zh=(
-            "在下一个检查点之前删除旧检查点和缓存。若为 /dev/shm，删除死进程的遗留：写满会杀死加载进程，"
-            "并使新的训练无法被记录。"
-        ),
-        impact="The next checkpoint fails; a full /dev/shm kills loader workers.",
-        impact_zh="下一个检查点会保存失败；/dev/shm 写满会杀死加载进程。",
-        diagnosis="`du -xh --max-depth=2 MOUNTPOINT` shows what takes the space.",
-        diagnosis_zh="`du -xh --max-depth=2 MOUNTPOINT` 显示空间被什么占用。",
     ),
 )

@@ -1,0 +1,48 @@
+"""Pieces of expressions and of texts about hardware, which rows of several files share."""
+
+from __future__ import annotations
+
+from trainvitals.generate.limits import LIMITS, Limit
+from trainvitals.generate.texts import listed
+
+#: What identifies a device, and a device in a text of an alert that has these labels.
+DEVICES = "max by (instance, device, uuid)"
+DEVICE = "device {{ $labels.device }} ({{ $labels.uuid }}) on {{ $labels.instance }}"
+DEVICE_ZH = "{{ $labels.instance }} 上的设备 {{ $labels.device }}（{{ $labels.uuid }}）"
+
+#: Follows a rule about errors of links: while links are trained after a boot, they make some.
+SETTLED = f"""\
+unless on (instance)
+trainvitals_snapshot_timestamp_seconds - on (job, instance) trainvitals_host_boot_timestamp_seconds
+  < {LIMITS.boot_settles}"""
+
+#: Within this span errors of network links are counted.
+ERRORS_WINDOW = f"{LIMITS.link_errors_window:duration}"
+
+
+def age(timestamps: str) -> str:
+    """Return the seconds since points in time that an exporter shows.
+
+    Both times come from the node's clock, so the clock of Prometheus does not matter.
+    """
+    return f"trainvitals_snapshot_timestamp_seconds - on (job, instance) group_right ()\n  {timestamps}"
+
+
+def recent(labels: str, timestamps: str, window: Limit) -> str:
+    """Return the seconds since the last of some events, by labels, while that is less than ``window``.
+
+    By the time of the event: its counter is above 0 already when the exporter comes, or has no series before.
+    """
+    return f"min by ({labels}) (\n  {age(timestamps)}\n) < {window}"
+
+
+def rising(family: str, *labels: str) -> str:
+    """Return a template that writes which kinds of errors of the alert's link there were of late."""
+    matchers = ",".join(f"{label}=%q" for label in labels)
+    return listed(
+        f"increase({family}{{{matchers}}}[{ERRORS_WINDOW}]) > 0",
+        '{{ .Labels.kind }} {{ .Value | printf "%.0f" }}',
+        *labels,
+        by="kind",
+        none="none of late",
+    )
