@@ -185,3 +185,21 @@ def test_a_flat_metric_is_information_for_six_evaluations():
     verdicts = Course(MetricDecoupled()).run(falling(60), losses, accuracy=accuracy)
     said = [verdict.severity for verdict in verdicts if verdict is not None and verdict.active]
     assert (said[0], said[-1]) == ("info", "warning")
+
+
+def test_shares_of_few_samples_are_information():
+    """Of 24 samples two fewer are right than once, or as many in ten evaluations: that is chance, or may be."""
+    losses = falling(40, first=2.0, last=0.4)
+    fewer = [min(20, 10 + place) / 24 for place in range(20)] + [19 / 24, 18 / 24] + [18 / 24] * 18
+    same = [min(15, 10 + place) / 24 for place in range(40)]
+    for accuracy in (fewer, same):
+        verdicts = Course(MetricDecoupled()).run(losses, losses, accuracy=accuracy)
+        said = {verdict.severity for verdict in verdicts if verdict is not None and verdict.active}
+        assert said == {"info"}
+
+
+def test_a_share_of_few_samples_that_is_far_worse_is_a_warning():
+    """From 20 of 24 to 4 is no chance."""
+    accuracy = [*[min(20, 10 + place) / 24 for place in range(20)], *[max(4, 19 - place) / 24 for place in range(20)]]
+    losses = falling(40, first=2.0, last=0.4)
+    assert Course(MetricDecoupled()).run(losses, losses, accuracy=accuracy)[-1].severity == "warning"

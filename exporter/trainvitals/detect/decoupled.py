@@ -18,6 +18,9 @@ Three shapes, in this order:
   training loss fell by a fifth.  By chance one run in six begins like that, so it is an info: it is all that can be
   said of runs that end there, as fine-tunes of three epochs do.
 
+Where all values are multiples of 1 / m with m below 500, they are counts of m samples: what stands still there, or is
+worse by less than 4 standard errors of such a share, is information.
+
 The loss is that of the same split; where there is none it is that of the training, and "flat" is not judged: a training
 loss goes on falling by memory.  Where the validation loss rises, the finding is overfitting and not this one.
 
@@ -56,6 +59,8 @@ FLAT_ERRORS = 3.0
 #: Half of those that it takes.
 FLAT_SURE = 6
 CEILING = 0.95
+#: So many samples are no few; how near shares of them are to whole counts; and so many different ones tell it.
+FEW_SAMPLES, NEAR, FEW_SHARES = 500, 0.01, 3
 #: Scores of Mann and Kendall: as good as no trend, and by chance once in 10, 20, 40 and 100 times.
 EVEN, ONE_IN_10, ONE_IN_20, ONE_IN_40, ONE_IN_100 = 0.5, 1.28, 1.64, 1.96, 2.33
 #: Of the newest evaluations: more are another phase of the run.
@@ -150,24 +155,40 @@ def _judge_pair(split: str, pair: _Pair) -> Verdict:
     if gated := _gate(pair, run):
         return Verdict(ratio=0.0, statistics=statistics, gated=gated)
     frozen = _frozen_ratio(pair, run)
-    if frozen >= 1.0:
-        since = pair.points[-run].step
-        text = f"{split} {pair.name} has been the same to its last digit"
-        return _finding(frozen, since, text, pair, statistics)
     ratio = min(worse / WORSE_SHARE, rise.errors / WORSE_ERRORS)
+    found = []
+    if frozen >= 1.0:
+        text = f"{split} {pair.name} has been the same to its last digit"
+        verdict = _finding(frozen, pair.points[-run].step, text, pair, statistics)
+        found.append(_lowered(verdict, if_so=_grid(pair.good) > 0.0))
     if ratio >= 1.0 and _is_worse(pair, rise) and _is_worse(pair.without_last()):
-        point = pair.points[rise.best]
         text = f"{split} {pair.name} is worse than its best, {abs(best):.4g}"
-        return _finding(ratio, point.step, text, pair, statistics)
-    start = _flat_from(pair)
-    if start is not None:
-        since = pair.points[start].step
-        found = _finding(1.0, since, f"{split} {pair.name} has not improved", pair, statistics)
+        chance = WORSE_ERRORS * math.sqrt(_grid(pair.good) * abs(best) * max(0.0, 1.0 - abs(best)))
+        verdict = _finding(ratio, pair.points[rise.best].step, text, pair, statistics)
+        found.append(_lowered(verdict, if_so=rise.size < chance))
+    if not found and (start := _flat_from(pair)) is not None:
+        verdict = _finding(1.0, pair.points[start].step, f"{split} {pair.name} has not improved", pair, statistics)
         earlier = [_flat_from(pair.without_last(count)) is not None for count in range(1, 2 * FLAT_SURE)]
-        if earlier.count(True) + 1 >= FLAT_SURE:
-            return found
-        return replace(found, severity="info", confidence=0.5)
+        found.append(_lowered(verdict, if_so=earlier.count(True) + 1 < FLAT_SURE))
+    if found:
+        # The first one, unless only a later one is a warning.
+        return max(found, key=lambda verdict: verdict.severity != "info")
     return Verdict(ratio=max(0.0, min(0.99, max(frozen, ratio))), statistics=statistics)
+
+
+def _lowered(verdict: Verdict, *, if_so: bool) -> Verdict:
+    return replace(verdict, severity="info", confidence=0.5) if if_so else verdict
+
+
+def _grid(values: list[float]) -> float:
+    """Return 1 / m where values are shares of so few samples, and 0 where they are not, or nothing tells it."""
+    shares = {abs(value) for value in values}
+    if len(shares) < FEW_SHARES or max(shares) > 1.0:
+        return 0.0
+    for samples in range(2, FEW_SAMPLES):
+        if all(abs(share * samples - round(share * samples)) <= NEAR for share in shares):
+            return 1.0 / samples
+    return 0.0
 
 
 def _gate(pair: _Pair, run: int) -> str:

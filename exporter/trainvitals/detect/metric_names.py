@@ -46,7 +46,10 @@ _DOWN = _words(
 #: rewards do (that of a value function), and its level says nothing.  Sources: TRL, Stable-Baselines3, CleanRL, RLlib,
 #: verl, Spinning Up, Tianshou.
 _REWARD = _words("rew reward rewards return returns")
-_REWARDS = _words("critic_score_mean ep_ret epret averageepret env_score_mean")
+_REWARDS = _words(
+    "averageepret critic_score_mean env_score_mean ep_len_mean ep_ret epret epsilon exploration_rate"
+    " rollout_ep_len_mean rollout_exploration_rate"
+)
 #: With one of these it is a part of a loss of preferences, or of the training of a model of rewards: these fall.
 _NO_REWARD = _words("accuracies chosen loss margin margins model neg pos rejected")
 #: The losses of two models that are trained against each other: where one falls the other may rise, and their sum says
