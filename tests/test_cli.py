@@ -43,6 +43,8 @@ FLAGS = {
         "--web.config.file",
         "--web.listen-address",
     ],
+    "incidents": ["--by", "--help", "--journal", "--json"],
+    "timeline": ["--all", "--help", "--journal", "--json", "--since"],
     "doctor": ["--config", "--config.file", "--help", "--json"],
     "follow": [
         "--collect.interval",

@@ -30,6 +30,12 @@ def _command() -> None:
         except ModuleNotFoundError as error:
             sys.exit(f"trainvitals: {error.name} is missing; this command needs: pip install 'trainvitals[node]'")
         sys.exit(check_up(sys.argv[2:]))
+    if sys.argv[1:2] in (["timeline"], ["incidents"]):
+        try:
+            from trainvitals.history import command  # noqa: PLC0415  As above.
+        except ModuleNotFoundError as error:
+            sys.exit(f"trainvitals: {error.name} is missing; this command needs: pip install 'trainvitals[node]'")
+        sys.exit({"timeline": command.timeline, "incidents": command.incidents}[sys.argv[1]](sys.argv[2:]))
     if sys.argv[1:2] == ["backtest"]:
         try:
             from trainvitals.diagnose.backtest.command import main as backtest  # noqa: PLC0415  As above.

@@ -238,6 +238,30 @@ def run(context: typer.Context) -> None:
     raise typer.Exit(start(context.args))
 
 
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def timeline(context: typer.Context) -> None:
+    """Say since which step a run goes wrong, what changed then, and all that happened to it."""
+    # As with run.
+    from trainvitals.history.command import timeline as tell
+
+    raise typer.Exit(tell(context.args))
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
+def incidents(context: typer.Context) -> None:
+    """Say what interrupted runs, what it cost, where the time went, and how often to save."""
+    # As with run.
+    from trainvitals.history.command import incidents as tell
+
+    raise typer.Exit(tell(context.args))
+
+
 @app.command()
 def doctor(
     config_file: Annotated[
