@@ -368,6 +368,14 @@ PLAIN_COUNTERS = {
     "trainvitals_steps_total": "work done, beside the step of the run, which goes back with a rollback",
     "trainvitals_tokens_total": "the x of a comparison at equal tokens",
     "trainvitals_log_errors_total": "errors of a log that was read from its beginning",
+    **dict.fromkeys(
+        (
+            "trainvitals_incidents_total",
+            "trainvitals_incident_steps_lost_total",
+            "trainvitals_incident_seconds_to_recover_total",
+        ),
+        "counts of the journal, which outlasts the exporter; a series begins with its first interruption",
+    ),
 }
 
 

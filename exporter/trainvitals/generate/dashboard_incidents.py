@@ -237,6 +237,38 @@ RANKS = Row(
             decimals=0,
         ),
         table(
+            ("Interruptions by cause", "按原因统计的中断"),
+            (
+                "From the journals of the nodes, which `trainvitals run` writes; `trainvitals incidents` tells more.",
+                "来自各节点的日志库（由 `trainvitals run` 写入）；详情见 `trainvitals incidents`。",
+            ),
+            Column(name="Run", name_zh="训练任务", label="run", link=("run", "run")),
+            Column(name="Cause", name_zh="原因", label="cause"),
+            Column(
+                name="Times",
+                name_zh="次数",
+                # Each node of a run may have recorded the same one.
+                expr=f"max by (run, cause) (last_over_time(trainvitals_incidents_total{{{RUN}}}[$__range]))",
+                decimals=0,
+            ),
+            Column(
+                name="Steps lost",
+                name_zh="损失步数",
+                expr=f"max by (run, cause) (last_over_time(trainvitals_incident_steps_lost_total{{{RUN}}}[$__range]))",
+                decimals=0,
+            ),
+            Column(
+                name="Time to recover",
+                name_zh="恢复耗时",
+                expr="max by (run, cause)"
+                f" (last_over_time(trainvitals_incident_seconds_to_recover_total{{{RUN}}}[$__range]))",
+                unit="s",
+            ),
+            width=12,
+            height=8,
+            empty=("no interruption in the journals", "日志库中没有中断"),
+        ),
+        table(
             ("Errors told by the logs", "日志中的错误"),
             ("Errors in the logs of the runs in the chosen time, by cause.", "所选时间内任务日志中的错误，按原因。"),
             Column(name="Run", name_zh="训练任务", label="run"),
