@@ -17,6 +17,7 @@ OWN = {
     "process_cpu_seconds_total": (),
     "prometheus_rule_group_last_duration_seconds": ("rule_group",),
     "prometheus_rule_evaluation_failures_total": ("rule_group",),
+    "prometheus_rule_group_iterations_missed_total": ("rule_group",),
     "prometheus_tsdb_head_series": (),
     "prometheus_notifications_dropped_total": (),
     "alertmanager_notifications_total": ("integration",),
@@ -50,7 +51,7 @@ def labels_of(name):
 
 def names_in(expression):
     """Return the names of the series that an expression selects."""
-    plain = re.sub(r'"(?:\\.|[^"\\])*"', '""', expression)
+    plain = re.sub(r"\[[^\]]*\]", "", re.sub(r'"(?:\\.|[^"\\])*"', '""', expression))
     own = r"^(trainvitals|prometheus|alertmanager|process|scrape)_|:|^up$|^ALERTS$"
     return {name for name in re.findall(r"[a-zA-Z_:][\w:]*", plain) if re.search(own, name)}
 

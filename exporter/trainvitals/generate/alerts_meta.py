@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.alerts_way import WAY
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.records import RANK
 from trainvitals.generate.rules import JOB, Alert
@@ -48,12 +49,24 @@ _EXPORTERS: tuple[Alert, ...] = (
         category="resource",
         severity="critical",
         gauge="health",
-        expr=f'absent(up{{job="{JOB}"}}) == 1',
+        # Expected but unseen, not `absent()`: a Prometheus that never knew an exporter is one that nobody has set up
+        # yet.  A subquery with long steps reads a day of `up` cheaply.
+        expr=f"""
+        count(max_over_time(up{{job="{JOB}"}}[1d:10m])) > 0
+        unless on ()
+        count(up{{job="{JOB}"}}) > 0
+        """,
         wait=LIMITS.no_exporter_for,
-        summary="Prometheus knows no exporter of training runs",
-        summary_zh="Prometheus 没有任何训练导出器目标",
-        description=f"No target of the scrape job {JOB} exists: nothing is watched.",
-        description_zh=f"抓取任务 {JOB} 没有任何目标：没有任何训练被监视。",
+        summary="Prometheus knows no exporter of training runs any more",
+        summary_zh="Prometheus 不再有任何训练导出器目标",
+        description=(
+            f"The scrape job {JOB} had "
+            '{{ $value | printf "%.0f" }} targets within the last day and has none now: nothing is watched.'
+        ),
+        description_zh=(
+            f"抓取任务 {JOB} 在过去一天内有 "
+            '{{ $value | printf "%.0f" }} 个目标，现在一个都没有：没有任何训练被监视。'
+        ),
         action=(
             f"Look at service discovery: the folder of target files, or the static list. The job must be named {JOB}. "
             "Then reload Prometheus."
@@ -61,8 +74,14 @@ _EXPORTERS: tuple[Alert, ...] = (
         action_zh=f"检查服务发现：目标文件目录或静态列表。任务名必须是 {JOB}。然后重新加载 Prometheus。",
         impact="No other alert can fire, not even TrainvitalsExporterDown, which needs a target.",
         impact_zh="其他告警都无法触发，包括 TrainvitalsExporterDown，因为它也需要抓取目标。",
-        diagnosis="The targets page of Prometheus does not list the job, or lists it without targets.",
-        diagnosis_zh="Prometheus 的 targets 页面没有该任务，或该任务下没有目标。",
+        diagnosis=(
+            "The targets page of Prometheus does not list the job, or lists it without targets. The alert ends a day "
+            "after the last target was seen; where there never was one, it does not fire."
+        ),
+        diagnosis_zh=(
+            "Prometheus 的 targets 页面没有该任务，或该任务下没有目标。最后一个目标消失一天后告警结束；"
+            "从未有过目标时不会触发。"
+        ),
     ),
     Alert(
         name="TrainvitalsSnapshotStale",
@@ -239,4 +258,4 @@ _LOSSES: tuple[Alert, ...] = (
     ),
 )
 
-META: tuple[Alert, ...] = (*_EXPORTERS, *_LOSSES)
+META: tuple[Alert, ...] = (*_EXPORTERS, *_LOSSES, *WAY)

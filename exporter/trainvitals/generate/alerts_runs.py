@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.alerts_affected import AFFECTED
+from trainvitals.generate.alerts_progress import PROGRESS
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.records import RANK, ranks_in, step_age
 from trainvitals.generate.rules import Alert, indent
@@ -53,7 +55,7 @@ _STALLED_RANKS = listed(
     ON_RANK + " for {{ .Value | humanizeDuration }} (phase {{ .Labels.phase }})",
 )
 
-RUNS: tuple[Alert, ...] = (
+_PROCESSES: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsRankDied",
         file="resource",
@@ -230,3 +232,5 @@ RUNS: tuple[Alert, ...] = (
         diagnosis_zh="rank 的事件文件给出异常和路径。与文件系统的剩余空间对照。",
     ),
 )
+
+RUNS: tuple[Alert, ...] = (*_PROCESSES, *PROGRESS, *AFFECTED)

@@ -202,6 +202,11 @@ RECORDS: tuple[Record, ...] = (
         ),
     ),
     Record(
+        name="run:trainvitals_checkpoint_step:max",
+        expr="max by (run) (trainvitals_checkpoint_step)",
+        help="Step of the newest checkpoint of the run.",
+    ),
+    Record(
         name="rank:trainvitals_step_age:seconds",
         expr=step_age(),
         help="Seconds since the last step of a rank that lives, or since its start while there is none.",

@@ -33,6 +33,7 @@ _UNITS = {
     "Window": "1m to 30d",
     "Ratio": "a share, more than 0 and less than 1",
     "Count": "a whole number from 1",
+    "Number": "a number more than 0",
     "Bytes": "bytes",
 }
 

@@ -66,6 +66,24 @@ class Thresholds(Section):
     log_silent_longest: Seconds = 21600
     #: A failed checkpoint stays an alert for so long.
     checkpoint_failure_window: Window = 1800
+    #: A checkpoint is overdue after so many usual distances between saves (2 is one that was left out) ...
+    checkpoint_overdue_times: Count = 3
+    #: ... and after so much training that is not saved: less is cheap to do again.
+    checkpoint_overdue_least: Seconds = 1800
+    #: So much training that is not saved is too much, whatever is usual.
+    checkpoint_overdue_longest: Seconds = 86400
+    #: No rank finished a step for so long, while devices are busy and cool: a collective operation hangs.
+    collective_stall: Seconds = 300
+    #: A device that only waits in one is busy for more than this share of the time ...
+    spinning_busy_ratio: Ratio = 0.9
+    #: ... and takes less than this share of its power limit: 70 W were seen (NCCL's issue 968); training takes half.
+    spinning_power_ratio: Ratio = 0.35
+    #: So much of the time of all ranks may be lost; large trainings that were published lost 3 to 10 %.
+    goodput_lost_ratio: Ratio = 0.1
+    #: So many times as much lost over an hour is an alert: a restart in it, with a start of half an hour, is not.
+    goodput_burn_fast: Count = 6
+    #: So many times as much lost over 6 hours is an alert.
+    goodput_burn_slow: Count = 3
     #: A device that does not answer for so long is down; drivers are slow while a process starts or ends.
     device_down_for: Seconds = 60
     #: The process that reads a vendor's devices does not answer for so long: the driver hangs.
