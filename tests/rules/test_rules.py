@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainvitals.generate.alerts import ALERTS, rule_files
+from trainvitals.generate.alerts import ALERTS, FILES, rule_files
 
 HERE = Path(__file__).parent
 #: Files of cases; one is named as the file of rules that it is about, and what follows that.
@@ -49,16 +49,24 @@ def rules_without_texts():
 def run_cases(folder, document, texts=False):
     """Run a document of promtool's unit tests against all rule files."""
     document["rule_files"] = rules_in(folder, texts)
+    document["group_eval_order"] = [f"trainvitals-{name}" for name in ("recording", *FILES)]
     (folder / "cases.yml").write_text(json.dumps(document))
     promtool("test", "rules", "cases.yml", cwd=folder)
 
 
 def rules_about(document, file):
-    """Return one file of rules, of its alerts only those that the cases ask for: promtool evaluates all that it has."""
+    """Return one file of rules, as promtool evaluates all that it has: the alerts that the cases ask for.
+
+    Before them, in the same group, stands what is recorded for them.
+    """
     asked = {check["alertname"] for case in document["tests"] for check in case.get("alert_rule_test", ())}
-    rules = json.loads(rules_without_texts()[file])
-    group = rules["groups"][0]
-    group["rules"] = [rule for rule in group["rules"] if rule.get("alert") in {None, *asked}]
+    recording, rules = (json.loads(rules_without_texts()[name]) for name in ("recording.yml", file))
+    if file != "recording.yml":
+        found = [rule for rule in rules["groups"][0]["rules"] if rule["alert"] in asked]
+        for record in reversed(recording["groups"][0]["rules"]):
+            if any(record["record"] in rule["expr"] for rule in found):
+                found.insert(0, record)
+        rules["groups"][0]["rules"] = found
     return json.dumps(rules)
 
 

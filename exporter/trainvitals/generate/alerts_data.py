@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from trainvitals.generate.limits import LIMITS
-from trainvitals.generate.records import RECORDS
+from trainvitals.generate.records import DATA_WAIT
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import ON_RANK, active, findings, listed
 
-_WAIT = next(record.expr for record in RECORDS if record.name == "run:trainvitals_data_wait:ratio")
 _RANKS = listed(
     """
     sum by (instance, rank) (rate(trainvitals_phase_seconds_total{run=%q,phase="data"}[5m]))
@@ -26,7 +25,7 @@ DATA: tuple[Alert, ...] = (
         severity="warning",
         gauge="efficiency",
         signal="data_starvation",
-        expr=f"(\n{_WAIT}\n) > {LIMITS.data_wait_ratio}",
+        expr=f"max by (run) ({DATA_WAIT}) > {LIMITS.data_wait_ratio}",
         wait=LIMITS.data_wait_for,
         summary="Run {{ $labels.run }}: the training waits for its data",
         summary_zh="训练 {{ $labels.run }}：训练在等待数据",

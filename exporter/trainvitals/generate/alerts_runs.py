@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.alerts_affected import AFFECTED
-from trainvitals.generate.alerts_progress import PROGRESS
 from trainvitals.generate.limits import LIMITS
-from trainvitals.generate.records import RANK, ranks_in, step_age
-from trainvitals.generate.rules import Alert, indent
+from trainvitals.generate.records import PACE, RANK, STEP_AGE, ranks_in, step_age
+from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import ON_RANK, last_step, listed
 
 
 def _ended(state: str) -> str:
-    """Return the number of ranks of a run's newest attempt that ended in a state; absent when none did."""
-    return f"count by (run) (\n{indent(ranks_in(state))}\n) > 0"
+    """Return the number of ranks of a run's newest attempt that ended in a state; absent when none did.
+
+    The few that ended are found first, and only they are joined; nothing recorded, which may be of the time before a
+    restart.
+    """
+    return f"""
+    count by (run) (
+      (trainvitals_heartbeat_timestamp_seconds and {RANK} trainvitals_rank_state{{state="{state}"}} == 1)
+      >= on (run) group_left () max by (run) (trainvitals_start_timestamp_seconds)
+    ) > 0
+    """
 
 
 def _ended_ranks(state: str) -> str:
@@ -25,27 +32,21 @@ _FAILURE_WINDOW = f"{LIMITS.checkpoint_failure_window:duration}"
 _FAILED_SAVES = f"increase({_FAILURES}[{_FAILURE_WINDOW}]) unless resets({_FAILURES}[{_FAILURE_WINDOW}]) > 0"
 _FAILED_SAVES_OF_RUN = _FAILED_SAVES.replace(_FAILURES, _FAILURES + "{run=%q}")
 
+# The usual pace is that of the last hour, without the time in which no step ended.
 _STALLED = f"""
 max by (run) (
   (
-    (
-{indent(step_age(), 6)}
-    ) > {LIMITS.stall}
+    ({STEP_AGE} > {LIMITS.stall})
     and {RANK} trainvitals_phase{{phase!~"init|evaluation|checkpoint"}} == 1
     and {RANK} (
-{indent(step_age(), 6)}
-    ) > {LIMITS.stall_steps} * (
-      rate(trainvitals_step_duration_seconds_sum[1h]) / (rate(trainvitals_step_duration_seconds_count[1h]) > 0)
+      ({STEP_AGE} > {LIMITS.stall}) * on (run) group_left () avg_over_time(({PACE} > 0)[1h:1m])
+      > {LIMITS.stall_steps}
     )
     or
-    (
-{indent(step_age(), 6)}
-    ) > {LIMITS.stall_start}
+    ({STEP_AGE} > {LIMITS.stall_start})
     and {RANK} trainvitals_phase{{phase!~"evaluation|checkpoint"}} == 1
     or
-    (
-{indent(step_age(), 6)}
-    ) > {LIMITS.stall_slow_phase}
+    {STEP_AGE} > {LIMITS.stall_slow_phase}
   )
   unless {RANK} trainvitals_step >= trainvitals_target_steps - 1
 )
@@ -55,7 +56,7 @@ _STALLED_RANKS = listed(
     ON_RANK + " for {{ .Value | humanizeDuration }} (phase {{ .Labels.phase }})",
 )
 
-_PROCESSES: tuple[Alert, ...] = (
+RUNS: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsRankDied",
         file="resource",
@@ -232,5 +233,3 @@ _PROCESSES: tuple[Alert, ...] = (
         diagnosis_zh="rank 的事件文件给出异常和路径。与文件系统的剩余空间对照。",
     ),
 )
-
-RUNS: tuple[Alert, ...] = (*_PROCESSES, *PROGRESS, *AFFECTED)

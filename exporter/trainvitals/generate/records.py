@@ -3,6 +3,8 @@
 A run can have ranks on several nodes, and after a move to another node the old one still shows the ended attempt.
 So everything is taken over ranks of the newest attempt, and each rank counts once.
 Names are level:metric:operation.
+At 10,000 ranks a series of each costs every rule that looks at it some hundredths of a second (docs/fleet.md).  So what
+several rules need of each rank is recorded once, and alerts that may come an evaluation later go by that.
 """
 
 from __future__ import annotations
@@ -26,6 +28,14 @@ CURRENT = tidy(
       >= on (run) group_left () max by (run) (trainvitals_start_timestamp_seconds)
     """
 )
+
+#: The same, recorded; in another group of rules it is that of the evaluation before.
+CURRENT_RANKS = "rank:trainvitals_newest_attempt:bool"
+#: Seconds per second of each phase, over all ranks.
+PHASES = "run:trainvitals_phase_seconds:rate5m"
+STEP_AGE = "rank:trainvitals_step_age:seconds"
+PACE = "run:trainvitals_steps:rate5m"
+DATA_WAIT = "run:trainvitals_data_wait:ratio"
 
 
 def ranks_in(states: str, run: str = "") -> str:
@@ -80,21 +90,13 @@ def _smaller(one: str, other: str) -> str:
 
 def _share_of_phases(phases: str) -> str:
     """Return the share of the last five minutes that went into some phases; ranks that ended do not count."""
-    return tidy(
-        f"""
-        sum by (run) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total{{phase=~"{phases}"}}[5m])))
-        / (sum by (run) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total[5m]))) > 0)
-        """
-    )
+    return f'sum by (run) ({PHASES}{{phase=~"{phases}"}}) / (sum by (run) ({PHASES}) > 0)'
 
 
 _PROGRESS = f"""
 clamp_max(
   max by (run) (
-    trainvitals_step
-    and {RANK} (
-{indent(CURRENT, 6)}
-    )
+    trainvitals_step and {RANK} {CURRENT_RANKS}
   )
   / (max by (run) (trainvitals_target_steps) > 0),
   1
@@ -105,7 +107,7 @@ _RANKS_WELL = f"""
 clamp_max(
   (
     count by (run) (count by (run, rank) (
-{indent(ranks_in("running|finished"), 6)}
+      (trainvitals_rank_state{{state=~"running|finished"}} == 1) and {RANK} {CURRENT_RANKS}
     ))
     or 0 * max by (run) (trainvitals_world_size)
   )
@@ -122,14 +124,27 @@ _TRAINING_TIME = _share_of_phases(TRAINING_PHASES)
 
 _GOODPUT = f"""
 clamp_max(
-  sum by (run) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total{{phase=~"{TRAINING_PHASES}"}}[5m])))
+  sum by (run) ({PHASES}{{phase=~"{TRAINING_PHASES}"}})
   / (max by (run) (trainvitals_world_size) > 0),
   1
 )
 and on (run) trainvitals_rank_state{{state!="finished"}} == 1
 """
 
+#: A group is evaluated from above to below, so what others need stands first.
 RECORDS: tuple[Record, ...] = (
+    Record(
+        name=CURRENT_RANKS,
+        expr=f"(\n{indent(CURRENT)}\n) ^ 0",
+        help="1 for each rank of the newest attempt of a run: it lives, or ended after that attempt's start.",
+        labels=("job", "instance", "run", "rank"),
+    ),
+    Record(
+        name=PHASES,
+        expr="sum by (run, phase) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total[5m])))",
+        help="Seconds that the ranks of a run spend in each phase, per second of the last 5 minutes.",
+        labels=("run", "phase"),
+    ),
     Record(
         name="run:trainvitals_progress:ratio",
         expr=_PROGRESS,
@@ -163,7 +178,7 @@ RECORDS: tuple[Record, ...] = (
         ),
     ),
     Record(
-        name="run:trainvitals_steps:rate5m",
+        name=PACE,
         expr="max by (run) (rate(trainvitals_steps_total[5m]))",
         help="Steps per second.",
     ),
@@ -187,7 +202,7 @@ RECORDS: tuple[Record, ...] = (
         help="Seconds until the last step, at the pace of the last 15 minutes, pauses included.",
     ),
     Record(
-        name="run:trainvitals_data_wait:ratio",
+        name=DATA_WAIT,
         expr=_share_of_phases("data"),
         help="Share of the last 5 minutes that the training waited for its input.",
     ),
@@ -207,7 +222,7 @@ RECORDS: tuple[Record, ...] = (
         help="Step of the newest checkpoint of the run.",
     ),
     Record(
-        name="rank:trainvitals_step_age:seconds",
+        name=STEP_AGE,
         expr=step_age(),
         help="Seconds since the last step of a rank that lives, or since its start while there is none.",
         labels=("job", "instance", "run", "rank"),
