@@ -43,6 +43,7 @@ FLAGS = {
         "--web.config.file",
         "--web.listen-address",
     ],
+    "ctl": ["--dir", "--help", "--json", "--part", "--patience"],
     "incidents": ["--by", "--help", "--journal", "--json"],
     "timeline": ["--all", "--help", "--journal", "--json", "--since"],
     "doctor": ["--config", "--config.file", "--help", "--json"],

@@ -12,6 +12,7 @@ from trainvitals.probe import checkpoint, evaluate, event, finish, init, log, ph
 if TYPE_CHECKING:
     from trainvitals.probe.data import data
     from trainvitals.probe.guarded import guarded
+    from trainvitals.probe.orders import knob, on_checkpoint, should_stop
     from trainvitals.probe.resume_path import resume_path
 
 __all__ = [
@@ -24,11 +25,24 @@ __all__ = [
     "finish",
     "guarded",
     "init",
+    "knob",
     "log",
+    "on_checkpoint",
     "phase",
     "resume_path",
+    "should_stop",
     "step",
 ]
+
+#: What is imported when a training asks for it, and where it is.
+_LATER = {
+    "data": "data",
+    "guarded": "guarded",
+    "knob": "orders",
+    "on_checkpoint": "orders",
+    "resume_path": "resume_path",
+    "should_stop": "orders",
+}
 
 
 def auto(**identity: Any) -> None:
@@ -42,10 +56,10 @@ def auto(**identity: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what watches data, or tells where to resume, where a training asks for it."""
-    if name not in ("data", "guarded", "resume_path"):
+    """Import what not every training asks for."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib  # noqa: PLC0415  As above.
 
-    found = globals()[name] = getattr(importlib.import_module(f"trainvitals.probe.{name}"), name)
+    found = globals()[name] = getattr(importlib.import_module(f"trainvitals.probe.{_LATER[name]}"), name)
     return found

@@ -1,5 +1,6 @@
 """The command ``trainvitals``, also as ``python -m trainvitals``."""
 
+import os
 import sys
 
 
@@ -30,6 +31,10 @@ def _command() -> None:
         except ModuleNotFoundError as error:
             sys.exit(f"trainvitals: {error.name} is missing; this command needs: pip install 'trainvitals[node]'")
         sys.exit(check_up(sys.argv[2:]))
+    if sys.argv[1:2] == ["ctl"]:
+        from trainvitals.ctl.command import main as act  # noqa: PLC0415  Where a training runs, there may be no more.
+
+        sys.exit(act(sys.argv[2:], dict(os.environ)))
     if sys.argv[1:2] in (["timeline"], ["incidents"]):
         try:
             from trainvitals.history import command  # noqa: PLC0415  As above.

@@ -22,6 +22,7 @@ _KINDS = {
     "data_error": "data_error",
     "exception": "error",
     "interrupted": "error",
+    "order": "command",
     LOG_ERROR: "log",
 }
 #: What is told elsewhere: by the changes of a run, and by its attempts.
@@ -32,7 +33,7 @@ _MOST_RESULTS = 4
 
 def entry_of(event: Event, source: Source, now: float) -> Entry | None:
     """Return what the journal keeps of an event; None for what it has from elsewhere."""
-    if event.kind in _LEFT_OUT:
+    if event.kind in _LEFT_OUT or (event.kind == "order" and event.fields.get("state") == "seen"):
         return None
     kind = _KINDS.get(event.kind, "event")
     rank = event.fields.get("rank", source.identity.rank)
@@ -69,6 +70,8 @@ def _text(event: Event) -> str:
         return " ".join(part for part in (str(fields.get("name") or ""), told) if part)
     if event.kind in {"exception", "interrupted"}:
         return ": ".join(str(fields[name]) for name in ("type", "message") if fields.get(name))
+    if event.kind == "order":
+        return _order(fields)
     if event.kind == LOG_ERROR:
         return f"{str(fields.get('cause', '')).replace('_', ' ')}: {fields.get('text', '')}"
     if event.kind in {"data", "data_error"}:
@@ -86,6 +89,14 @@ def _checkpoint(fields: Mapping[str, Any]) -> str:
     seconds, path = fields.get("seconds"), fields.get("path")
     took = f" in {seconds:.3g} s" if isinstance(seconds, (int, float)) else ""
     return f"{done}{took}{f': {path}' if path else ''}"
+
+
+def _order(fields: Mapping[str, Any]) -> str:
+    values = fields.get("values")
+    rows = values.items() if isinstance(values, dict) else ()
+    words = " ".join([str(fields.get("what") or "order"), *(f"{name}={value}" for name, value in rows)])
+    text = f": {fields['text']}" if fields.get("text") else ""
+    return f"{words}, {fields.get('state')}{text} (by {fields.get('by') or 'nobody known'})"
 
 
 def _number(value: object) -> str:

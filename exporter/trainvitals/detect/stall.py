@@ -79,6 +79,9 @@ class Stall:
         """Take the next event: the time until the next step is that of an evaluation or a save."""
         if event.kind in _SLOW_PHASES:
             self._event = event.kind
+        elif event.kind == "order":
+            # A pause that somebody wanted is no usual gap.
+            self._to_skip = max(1, self._to_skip)
 
     def limits(self, phase: str) -> Limits:
         """Return how long is too long in a phase, by what was seen."""
@@ -99,6 +102,8 @@ class Stall:
 
         ``since`` is the wall time of the last step (``step``), or of the start where there was none (None).
         """
+        if phase == "paused":
+            return Verdict(ratio=0.0, gated="somebody has paused the run")
         limits = self.limits("init" if step is None and phase not in _SLOW_PHASES else phase)
         age = max(0.0, now - since)
         ratio = age / limits.warning if age > 0.1 * limits.warning else 0.0

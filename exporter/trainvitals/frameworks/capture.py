@@ -90,6 +90,8 @@ class Capture:
         values["learning_rate"] = rate
         self._own_steps += 1
         recorder.step(None, values)
+        if probe.has_orders():
+            probe.obey()
         return True
 
     def claim(self, source: Source) -> None:

@@ -15,11 +15,13 @@ import contextlib
 import importlib
 import os
 import sys
+import weakref
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 from trainvitals import names, probe
+from trainvitals.frameworks import steering
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switch, around, safe, within
 from trainvitals.frameworks.settings import sized, stable
@@ -71,6 +73,7 @@ class Watch:
         capture.claim(Source.FRAMEWORK)
         capture.begin(framework="lightning", **({} if target is None else {"target_steps": target}))
         _offer_settings(trainer, module)
+        _offer_orders(trainer)
 
     def on_train_batch_start(self, *_: Any) -> None:
         """Whatever is logged from here on belongs to the step to come."""
@@ -93,6 +96,7 @@ class Watch:
         values = self._values(trainer, module)
         self._logged, self._loss, self._parts, self._samples = {}, None, 0, 0
         capture.step(Source.FRAMEWORK, number, values)
+        trainer.should_stop = trainer.should_stop or steering.must_stop()
 
     def _add_loss(self, outputs: Mapping[str, Any], module: Any) -> None:
         """Add up the parts of an accumulated loss, each divided by their planned number; on its device, unread."""
@@ -233,6 +237,21 @@ _SETTINGS = (
 
 
 @safe
+def _offer_orders(trainer: Any) -> None:
+    """Let people save the run, and change the learning rate of its first optimizer."""
+    known = weakref.ref(trainer)
+
+    def save(step: int) -> str:
+        saved: Any = known()
+        path = os.path.join(saved.default_root_dir, f"ordered-step={step}.ckpt")
+        # By all ranks, as Lightning wants it; the first of them writes.
+        saved.save_checkpoint(path)
+        return path
+
+    schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
+    steering.offer(save, next(iter(trainer.optimizers), None), schedulers)
+
+
 def _offer_settings(trainer: Any, module: Any) -> None:
     """Tell of hyperparameters and of the Trainer's own settings; the loader is there."""
     own = {name: getattr(trainer, name, None) for name in _SETTINGS}

@@ -32,7 +32,7 @@ from types import ModuleType
 from typing import Any
 
 from trainvitals import probe
-from trainvitals.frameworks import accelerate
+from trainvitals.frameworks import accelerate, steering
 from trainvitals.frameworks.capture import Source, capture
 from trainvitals.frameworks.guard import Switches, around, safe, within
 from trainvitals.frameworks.settings import sized, stable
@@ -92,6 +92,8 @@ class Watch:
         self.main_input = "input_ids"
         self._tokens = self._samples = 0
         self._tokens_seen = 0
+        #: That somebody has ordered a checkpoint.
+        self._wish = steering.Wish()
         #: Names that the steps have since the last log.
         self._given: set[str] = set()
         #: Names that the log of the last evaluation held, by its split.
@@ -119,11 +121,12 @@ class Watch:
     # Called by the Trainer ------------------------------------------------------------------------------------------
 
     @_hook
-    def on_train_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+    def on_train_begin(self, _: Any, state: Any, *__: Any, **known: Any) -> None:
         """Begin, for the first time or again (``auto_find_batch_size``)."""
         self.forget()
         self._tokens_seen = state.num_input_tokens_seen
         capture.begin(target_steps=state.max_steps if state.max_steps > 0 else None)
+        steering.offer(self._wish.save, known.get("optimizer"), [known.get("lr_scheduler")])
         if state.is_hyper_param_search:
             _offer_lineage(self.trainer())  # The trial has set its arguments and made its model since ``train``.
 
@@ -133,8 +136,8 @@ class Watch:
         self._learning_rate = plain_learning_rate(optimizer)
 
     @_hook
-    def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
-        """Report an optimizer step."""
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report an optimizer step, and hand on what was ordered behind it."""
         known = {
             "loss": self.losses.take_sum(),
             "grad_norm": accelerate.watch.take_grad_norm(),
@@ -150,6 +153,8 @@ class Watch:
             values["skipped"] = True
         if capture.step(Source.FRAMEWORK, state.global_step, values):
             self._given.update(values)
+        control.should_save = control.should_save or self._wish.take()
+        control.should_training_stop = control.should_training_stop or steering.must_stop()
 
     def _new_tokens(self, args: Any, state: Any) -> float:
         """Return the tokens of this rank since the last step."""

@@ -33,6 +33,7 @@ from trainvitals.rankfile import PHASES
 
 if TYPE_CHECKING:
     from trainvitals.probe.lineage import Lineage
+    from trainvitals.probe.orders import Obedience
 
 __all__ = ["checkpoint", "evaluate", "event", "finish", "init", "log", "phase", "step"]
 
@@ -52,6 +53,10 @@ _parent_file: str | None = None
 _after_event: Callable[[], None] | None = None
 #: What a recorder has told of what its run is made of.
 _told_lineage: tuple[Recorder, Lineage] | None = None
+#: The number of the newest order to this run, and the one up to which they were obeyed: the same while none is given.
+_mail: Any = (0,)
+_obeyed = 0
+_obedience: Obedience | None = None
 _fork_hook_installed = False
 _told: set[str] = set()
 #: What tells the exception that was recorded last; the exception itself would keep its frames alive.
@@ -95,6 +100,7 @@ def init(
     _recorder, _thread = recorder, get_ident()
     _call(_install)
     _call(Recorder.event, "start", {name: who[name] for name in ("attempt", "world_size")})
+    _call(_begin_orders, folder)
     if os.environ.get("TRAINVITALS_LINEAGE", "") != "0":
         recorder.after_first_step = _complete_lineage
     add_lineage(config=config, dataset=dataset, model=model)
@@ -143,6 +149,42 @@ def step(step: int | None = None, values: Mapping[str, Any] | None = None, /, **
             recorder.step(step, values)
         except Exception as error:
             _internal_error(error)
+        if _mail[0] != _obeyed:
+            obey()
+
+
+def _begin_orders(recorder: Recorder, folder: str) -> None:
+    global _mail, _obeyed, _obedience
+    from trainvitals.probe import orders  # noqa: PLC0415  A process that is not recorded has none.
+
+    _obedience = orders.begin(recorder, folder)
+    if _obedience is not None:
+        _mail = _obedience.mail.word
+        _obeyed = _mail[0]
+
+
+def obey() -> None:
+    """Obey the orders that are due, behind a step.  Raises SystemExit, if the program was told to stop and never asks.
+
+    What counts the steps calls this when the newest order is not the last that was obeyed.
+    """
+    global _obeyed
+    obedience = _obedience
+    if obedience is None:
+        return
+    try:
+        _obeyed = obedience.look()
+        must_end = obedience.must_end
+    except Exception as error:
+        _internal_error(error)
+        return
+    if must_end:
+        raise SystemExit(0)
+
+
+def has_orders() -> bool:
+    """Whether there are orders to look at."""
+    return bool(_mail[0] != _obeyed)
 
 
 def log(values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
@@ -250,6 +292,7 @@ def finish(status: str = "ok") -> None:
     global _recorder, _switched_off
     recorder = _recorder or _switched_off
     _recorder = _switched_off = None
+    _forget_orders()
     if recorder is not None:
         try:
             recorder.finish(status)
@@ -407,7 +450,13 @@ def _forget() -> None:
     if _recorder is not None:
         _parent_file = _recorder.writer.path
     _recorder = _switched_off = None
+    _forget_orders()
     _ending.forget()
+
+
+def _forget_orders() -> None:
+    global _mail, _obeyed, _obedience
+    _mail, _obeyed, _obedience = (0,), 0, None
 
 
 def record_exception(error: BaseException, failed: bool) -> None:

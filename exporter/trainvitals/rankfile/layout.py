@@ -30,6 +30,7 @@ PHASES = (
     "checkpoint",
     "evaluation",
     "device",
+    "paused",
 )
 MAX_PHASES = 16
 

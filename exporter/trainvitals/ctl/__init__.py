@@ -1,0 +1,1 @@
+"""``trainvitals ctl``: act on a run that goes on."""

@@ -1,0 +1,136 @@
+"""``trainvitals ctl RUN ...``: change a setting of a run that goes on, pause it, save it, stop it.
+
+All ranks obey behind the same step, or none does.  Who may: the user of the training and root, by the permissions of
+the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from trainvitals.ctl.giving import Done, Giver, NotDoneError
+from trainvitals.ctl.ranks import Rank, live
+from trainvitals.output import printable
+from trainvitals.probe import spool
+
+#: Words that are values of their own; everything else that is no number is a text.
+_WORDS = {"true": True, "false": False, "on": True, "off": False}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
+    described = argparse.ArgumentParser(
+        prog="trainvitals ctl",
+        description="Act on a run that goes on: all ranks obey behind the same step, or none does.",
+    )
+    described.add_argument("--dir", metavar="FOLDER", help="the spool [default: TRAINVITALS_DIR, or that of this user]")
+    described.add_argument(
+        "--patience", type=_seconds, default=60.0, metavar="SECONDS", help="how long a rank may be silent [default: 60]"
+    )
+    described.add_argument(
+        "--part", action="store_true", help="also where only a part of the ranks lives here: the others go on as before"
+    )
+    described.add_argument("--json", action="store_true", help="print JSON")
+    described.add_argument("run", metavar="RUN", help="name of the run")
+    orders = described.add_subparsers(dest="order", required=True, metavar="ORDER")
+    setting = orders.add_parser("set", help="change settings that the training has declared: set lr=1e-4")
+    setting.add_argument("values", nargs="+", type=_assignment, metavar="NAME=VALUE")
+    orders.add_parser("pause", help="hold all ranks behind a step, with their devices")
+    orders.add_parser("resume", help="let them go on")
+    orders.add_parser("checkpoint", help="let the training save itself")
+    stop = orders.add_parser("stop", help="end the training behind a step")
+    stop.add_argument("--checkpoint", action="store_true", help="let it save itself before")
+    orders.add_parser("status", help="show its ranks, and do nothing")
+    return described
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < 1e6:
+        raise argparse.ArgumentTypeError("expected seconds above 0")
+    return value
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {text!r}")
+    return name.strip(), _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
+    """Give the order; return 0 when it was obeyed, 1 when not, 2 for one that makes no sense."""
+    options = parser().parse_args(arguments)
+    folder = options.dir or spool.folder(environ)
+    ranks = live(folder, options.run)
+    try:
+        if not ranks:
+            raise NotDoneError(_nobody(folder, options.run))
+        if options.order == "status":
+            return _show_status(ranks, as_json=options.json)
+        whole = max(rank.world_size for rank in ranks)
+        if len(ranks) < whole and not options.part:
+            raise NotDoneError(
+                f"{len(ranks)} of {whole} ranks of {options.run} live here: give the order on all nodes, or --part"
+            )
+        with contextlib.closing(Giver(folder, options.run, ranks, patience=options.patience)) as giver:
+            done = giver.give(options.order, _values(options))
+    except NotDoneError as error:
+        print(f"trainvitals ctl: {printable(str(error))}", file=sys.stderr)
+        return 1
+    _show(done, as_json=options.json)
+    return 0
+
+
+def _values(options: argparse.Namespace) -> dict[str, Any]:
+    if options.order == "set":
+        return dict(options.values)
+    return {"checkpoint": True} if options.order == "stop" and options.checkpoint else {}
+
+
+def _nobody(folder: str, run: str) -> str:
+    known = sorted({rank.run for rank in live(folder)})
+    there = f"runs there: {', '.join(known)}" if known else "no run lives there"
+    return f"no rank of {run} lives in {folder}; {there}"
+
+
+def _show_status(ranks: Sequence[Rank], *, as_json: bool) -> int:
+    rows = [{"rank": rank.rank, "step": rank.step, "phase": rank.phase} for rank in ranks]
+    if as_json:
+        print(json.dumps({"run": ranks[0].run, "ranks": rows}))
+        return 0
+    for row in rows:
+        print(f"rank {row['rank']}: step {row['step']}, {row['phase']}")
+    return 0
+
+
+def _show(done: Done, *, as_json: bool) -> None:
+    order = done.order
+    if as_json:
+        ranks = [{"rank": rank, "step": said.step, "text": said.text} for rank, said in done.answers.items()]
+        print(
+            json.dumps(
+                {"run": order.run, "order": order.number, "what": order.what, "values": order.values, "ranks": ranks}
+            )
+        )
+        return
+    steps = sorted({said.step for said in done.answers.values()})
+    words = " ".join([order.what, *(f"{name}={value}" for name, value in order.values.items())])
+    where = ", ".join(map(str, steps))
+    print(f"{printable(order.run)}: {printable(words)}: done behind step {where} by {len(done.answers)} ranks")
+    for text in sorted({said.text for said in done.answers.values() if said.text}):
+        print(f"  {printable(text)}")

@@ -1,0 +1,94 @@
+"""What a training lets people do while it runs: settings that may change, how it saves itself, how it stops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainvitals import probe
+
+_MOST_KNOBS = 64
+
+
+class RefusedError(Exception):
+    """An order that this training cannot obey; the text says why."""
+
+
+@dataclass(frozen=True)
+class _Knob:
+    set: Callable[[Any], None]
+    least: float | None = None
+    most: float | None = None
+    #: By a framework, and not by the program.
+    is_offered: bool = False
+
+
+class Knobs:
+    """The knobs of this process; ``check`` says before, and ``do`` does."""
+
+    def __init__(self) -> None:
+        self._knobs: dict[str, _Knob] = {}
+        self.save: Callable[[int], object] | None = None
+        self._is_save_offered = False
+        self.stop_ordered = False
+        #: The program asks whether to stop, and need not be ended.
+        self.asks_to_stop = False
+
+    def declare(self, name: str, set: Callable[[Any], None], *, least: float | None, most: float | None) -> None:  # noqa: A002
+        """Add a knob; a later one of the name takes its place."""
+        if len(self._knobs) < _MOST_KNOBS or name in self._knobs:
+            self._knobs[name] = _Knob(set, least, most)
+
+    def offer(self, name: str, set: Callable[[Any], None], *, least: float | None = None) -> None:  # noqa: A002
+        """Add a knob of a framework, unless the program has one of that name."""
+        known = self._knobs.get(name)
+        if known is None or known.is_offered:
+            self._knobs[name] = _Knob(set, least, is_offered=True)
+
+    def offer_save(self, save: Callable[[int], object]) -> None:
+        """Say how a framework saves a run, unless the program has said it."""
+        if self.save is None or self._is_save_offered:
+            self.save, self._is_save_offered = save, True
+
+    def check(self, what: str, values: Mapping[str, Any]) -> None:
+        """Raise :class:`RefusedError` for what cannot be done."""
+        if what == "set":
+            for name, value in values.items():
+                self._check_value(name, value)
+        elif what in {"checkpoint", "stop"}:
+            if self.save is None and (what == "checkpoint" or values.get("checkpoint")):
+                raise RefusedError("the training has not said how it saves itself (trainvitals.on_checkpoint)")
+        else:
+            raise RefusedError(f"{what} is no order that a training knows")
+
+    def _check_value(self, name: str, value: object) -> None:
+        knob = self._knobs.get(name)
+        if knob is None:
+            known = ", ".join(sorted(self._knobs)) or "none"
+            raise RefusedError(f"{name} is no knob of this training; it has declared: {known}")
+        if knob.least is None and knob.most is None:
+            return
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise RefusedError(f"{name} wants a number")
+        if (knob.least is not None and value < knob.least) or (knob.most is not None and value > knob.most):
+            raise RefusedError(f"{name} wants a number from {knob.least} to {knob.most}")
+
+    def do(self, what: str, values: Mapping[str, Any], step: int) -> str:
+        """Do it, behind this step; return what there is to say.  Raises what the training's own functions raise."""
+        if what == "set":
+            for name, value in values.items():
+                self._knobs[name].set(value)
+                probe.event("change", None, step, name=name, new=value, source="order")
+            return ""
+        said = ""
+        if self.save is not None and (what == "checkpoint" or values.get("checkpoint")):
+            path = self.save(step)
+            said = "" if path is None else str(path)
+        if what == "stop":
+            self.stop_ordered = True
+        return said
+
+
+KNOBS = Knobs()
