@@ -31,9 +31,9 @@ def path(tmp_path, monkeypatch):
     time.tzset()
 
 
-def run(capsys, *arguments):
-    """Run the command; return its status, output and complaints."""
-    status = command.timeline([*arguments])
+def run(capsys, *arguments, later=0.0):
+    """Run the command so many seconds after the story; return its status, output and complaints."""
+    status = command.timeline([*arguments], clock=lambda: THEN + 9000.0 + later)
     told = capsys.readouterr()
     return status, told.out, told.err
 
@@ -57,6 +57,13 @@ def test_it_says_since_when_and_what_changed_before(path, capsys):
         "  step 2,700, 03:33:20: learning rate 0.0003 -> 0.003 at step 2700",
         "  03:18:20: attempt 1 began on n1, 8 ranks seen",
     ] == [line.replace("step 2,301, ", "").rstrip() for line in lines[2:6]]
+
+
+def test_a_run_that_nobody_sees_any_more_is_not_called_running(path, capsys):
+    """The exporter is down, or the node: what was true then is told as that."""
+    _, out, _ = run(capsys, RUN, "--journal", path, later=3600.0)
+
+    assert out.startswith("llama  running when last seen · step 3,900")
 
 
 def test_it_fits_one_screen_of_80_columns(path, capsys):

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trainvitals.history import incidents_show, line, timeline_show
 from trainvitals.history.books import Books, HistoryError, default_paths
@@ -47,12 +47,12 @@ def _add_common(described: argparse.ArgumentParser) -> None:
     described.add_argument("--journal", metavar="FILE", help="the journal [default: those of this user and the system]")
 
 
-def timeline(arguments: Sequence[str]) -> int:
-    """Run ``timeline`` and return its exit status."""
+def timeline(arguments: Sequence[str], clock: Callable[[], float] = time.time) -> int:
+    """Run ``timeline`` and return its exit status; ``clock`` gives the time of day."""
     options = timeline_parser().parse_args(arguments)
     books = _books(options.journal)
     try:
-        step, moment = (None, None) if options.since is None else parse(options.since, time.time())
+        step, moment = (None, None) if options.since is None else parse(options.since, clock())
     except ValueError as error:
         return _fail("timeline", f"--since: {error}")
     try:
@@ -65,7 +65,7 @@ def timeline(arguments: Sequence[str]) -> int:
     if options.json:
         print(timeline_show.as_json(story, answer, rows))
     else:
-        timeline_show.show(story, answer, rows, sys.stdout, whole=options.all)
+        timeline_show.show(story, answer, rows, sys.stdout, whole=options.all, now=clock())
     return 0
 
 

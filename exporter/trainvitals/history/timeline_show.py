@@ -35,6 +35,8 @@ _STYLES = {
 #: What is left out first where the room ends.
 _LESS = (("phase",), ("evaluation",), ("checkpoint",), ("event",), ("log", "data_error"))
 _OFTEN = frozenset({"phase", "evaluation", "checkpoint", "event"})
+#: Seconds after which a run that ran may have ended unseen: it is written every minute.
+_SILENT = 300.0
 #: Lines of the screen that the answer above and the prompt below take; rows at least; and without a terminal.
 _OTHERS, _LEAST, _WIDTH, _HEIGHT = 9, 8, 80, 40
 
@@ -61,13 +63,13 @@ def as_json(story: Story, answer: Answer, rows: Sequence[Row]) -> str:
     )
 
 
-def show(story: Story, answer: Answer, rows: Sequence[Row], file: IO[str], *, whole: bool) -> None:
-    """Print the answer; with ``whole`` all rows, else as many as fit."""
+def show(story: Story, answer: Answer, rows: Sequence[Row], file: IO[str], *, whole: bool, now: float) -> None:
+    """Print the answer at a time of day; with ``whole`` all rows, else as many as fit."""
     width, height = (None, None) if file.isatty() else (_WIDTH, _HEIGHT)
     console = Console(file=file, highlight=False, markup=False, emoji=False, width=width, height=height)
     with_day = not is_one_day(story.began or 0.0, story.seen or 0.0)
     nodes = {row.node for row in answer.rows if row.node}
-    console.print(_head(story, answer), no_wrap=True, overflow="ellipsis")
+    console.print(_head(story, answer, now), no_wrap=True, overflow="ellipsis")
     _answer(console, answer, with_day=with_day, with_node=len(nodes) > 1)
     chosen, left = list(rows), 0
     if not whole:
@@ -110,9 +112,12 @@ def choose(rows: Sequence[Row], room: int, onset: Row | None) -> tuple[list[Row]
     return chosen, len(rows) - len(chosen)
 
 
-def _head(story: Story, answer: Answer) -> Text:
+def _head(story: Story, answer: Answer, now: float) -> Text:
     newest = max(story.runs, key=lambda one: one.seen, default=None)
-    parts = [answer.state or "state unknown"]
+    state = answer.state or "state unknown"
+    # An exporter that is down, or a node, tells nothing more.
+    is_old = state == "running" and now - (story.seen or now) > _SILENT
+    parts = ["running when last seen" if is_old else state]
     steps = [one.step for one in story.runs if one.step is not None]
     if steps:
         target = f" of {newest.target:,}" if newest is not None and newest.target else ""
