@@ -255,7 +255,7 @@ def test_the_text_of_a_device_names_who_uses_it(tmp_path):
         "summary": "Device 3 on a:20910 does not answer",
         "summary_zh": "a:20910 上的设备 3 无响应",
         "description": "Device 3 (GPU-3) does not answer. Reason: lost. It serves rank 7 of run demo.",
-        "description_zh": "设备 3（GPU-3）无响应。原因：lost。使用者：rank 7 of run demo。",
+        "description_zh": "设备 3（GPU-3）无响应。原因：lost。使用者：训练 demo 的 rank 7。",
     }
     labels = {"instance": "a:20910", "device": "3", "uuid": "GPU-3"}
     case = text_case(alert_named("TrainvitalsDeviceDown"), "3m", series, labels, annotations)
@@ -279,7 +279,7 @@ def test_the_text_of_missing_devices_names_their_addresses(tmp_path):
         "description": "8 nvidia devices are expected on a:20910, and the driver lists fewer. "
         "Missing on the PCI bus: 0000:1a:00.0; 0000:5e:00.0.",
         "description_zh": "a:20910 上应有 8 个 nvidia 设备，但驱动列出的更少。"
-        "PCI 总线上缺少的设备：0000:1a:00.0; 0000:5e:00.0。",
+        "PCI 总线上缺少的设备：0000:1a:00.0；0000:5e:00.0。",
     }
     labels = {"instance": "a:20910", "vendor": "nvidia"}
     case = text_case(alert_named("TrainvitalsDevicesMissing"), "6m", series, labels, annotations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.expressions import chinese
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import listed
@@ -60,7 +61,7 @@ CLOCK: tuple[Alert, ...] = (
         summary="The clock of node {{ $labels.instance }} is wrong",
         summary_zh="节点 {{ $labels.instance }} 的时钟不准",
         description=f"It is, or may be, wrong by {{{{ $value | humanizeDuration }}}}. The kernel says: {_CLOCK}.",
-        description_zh=f"误差已达到或可能达到 {{{{ $value | humanizeDuration }}}}。内核给出：{_CLOCK}。",
+        description_zh=f"误差已达到或可能达到 {{{{ $value | humanizeDuration }}}}。内核给出：{chinese(_CLOCK)}。",
         action=(
             "See on the node whether chrony or another time service reaches its servers (`chronyc sources`). If all "
             "nodes have this alert at once, it is the clock of Prometheus."

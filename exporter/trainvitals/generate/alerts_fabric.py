@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import DEVICE, DEVICE_ZH, DEVICES, recent
+from trainvitals.generate.expressions import DEVICE, DEVICE_USERS_ZH, DEVICE_ZH, DEVICES, chinese, recent
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
@@ -53,7 +53,7 @@ FABRIC: tuple[Alert, ...] = (
         summary="An NVSwitch of {{ $labels.instance }} reports a fatal fault",
         summary_zh="{{ $labels.instance }} 的 NVSwitch 报告致命故障",
         description=f"The driver reported of the switch at {{{{ $labels.pci_bus_id }}}}: {_SXIDS}.",
-        description_zh=f"驱动报告位于 {{{{ $labels.pci_bus_id }}}} 的交换机：{_SXIDS}。",
+        description_zh=f"驱动报告位于 {{{{ $labels.pci_bus_id }}}} 的交换机：{chinese(_SXIDS)}。",
         action=(
             "Take the node out of the job and resume from the last checkpoint on another. Then reset all devices and "
             "switches of the node together, or reboot it; if it comes again on the same link, have it repaired."
@@ -84,8 +84,8 @@ FABRIC: tuple[Alert, ...] = (
         keep=LIMITS.signal_keep,
         summary="Devices on {{ $labels.instance }} have not joined the NVLink fabric",
         summary_zh="{{ $labels.instance }} 上有设备没有加入 NVLink fabric",
-        description=f"{{{{ $value }}}} devices of {{{{ $labels.instance }}}} are outside: {_OUTSIDE}.",
-        description_zh=f"{{{{ $labels.instance }}}} 上有 {{{{ $value }}}} 个设备未加入：{_OUTSIDE}。",
+        description=f"Devices of {{{{ $labels.instance }}}} that are outside: {{{{ $value }}}} ({_OUTSIDE}).",
+        description_zh=f"{{{{ $labels.instance }}}} 上有 {{{{ $value }}}} 个设备未加入：{chinese(_OUTSIDE)}。",
         action=(
             "Start the fabric manager of the node (`systemctl status nvidia-fabricmanager`; it must be of the same "
             "version as the driver) and read its log. If it runs, reset all devices of the node together or reboot."
@@ -113,7 +113,7 @@ FABRIC: tuple[Alert, ...] = (
         summary="The NVLink fabric of a device on {{ $labels.instance }} is not well",
         summary_zh="{{ $labels.instance }} 上有设备的 NVLink fabric 不健康",
         description=f"The driver says so of {DEVICE}: {_ASPECTS}. Used by: {DEVICE_USERS}.",
-        description_zh=f"驱动报告 {DEVICE_ZH}：{_ASPECTS}。使用者：{DEVICE_USERS}。",
+        description_zh=f"驱动报告 {DEVICE_ZH}：{chinese(_ASPECTS)}。使用者：{DEVICE_USERS_ZH}。",
         action=(
             "degraded_bandwidth, route_unhealthy: let the run go on if it keeps its pace, and have links and switches "
             "looked at. manager_disconnected: start the fabric manager. incorrect_configuration, partition_missing: "

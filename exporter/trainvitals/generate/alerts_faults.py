@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import DEVICE, DEVICE_ZH, DEVICES, recent
+from trainvitals.generate.expressions import DEVICE, DEVICE_USERS_ZH, DEVICE_ZH, DEVICES, chinese, recent
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
@@ -58,7 +58,7 @@ FAULTS: tuple[Alert, ...] = (
         summary="A device on {{ $labels.instance }} reports a fault after which it cannot go on",
         summary_zh="{{ $labels.instance }} 上有设备报告致命故障",
         description=f"The driver reports of {_AT}: {_XIDS}. Used by: {DEVICE_USERS}.",
-        description_zh=f"驱动报告{_AT_ZH}：{_XIDS_ZH}。使用者：{DEVICE_USERS}。",
+        description_zh=f"驱动报告{_AT_ZH}：{_XIDS_ZH}。使用者：{DEVICE_USERS_ZH}。",
         action=(
             "Take the node out of the job and resume from the last checkpoint on another. Then reset the device or "
             "reboot the node; a device that does it again is replaced. The XID's own advice is on the exporter's page."
@@ -123,7 +123,7 @@ FAULTS: tuple[Alert, ...] = (
         description=(
             f"The driver asks for an action on {DEVICE} before it can be trusted again. Used by: {DEVICE_USERS}."
         ),
-        description_zh=f"驱动要求先对 {DEVICE_ZH} 执行恢复操作，完成之前该设备不可信赖。使用者：{DEVICE_USERS}。",
+        description_zh=f"驱动要求先对 {DEVICE_ZH}执行恢复操作，完成之前该设备不可信赖。使用者：{DEVICE_USERS_ZH}。",
         action="Reset the device between two jobs, or reboot the node; nothing has to be stopped for it at once.",
         action_zh="在两个作业之间重置该设备或重启节点；无需立即中断训练。",
         impact="A repair of the memory is not done yet; more errors there end the process.",
@@ -156,8 +156,9 @@ FAULTS: tuple[Alert, ...] = (
             f"{_LIMITS}. Used by: {DEVICE_USERS}."
         ),
         description_zh=(
-            f"{DEVICE_ZH} 的频率在最近 10 分钟中有 {{{{ $value | humanizePercentage }}}} 的时间被压低：{_LIMITS}。"
-            f"使用者：{DEVICE_USERS}。"
+            f"{DEVICE_ZH}的频率在最近 10 分钟中有 {{{{ $value | humanizePercentage }}}} "
+            f"的时间被压低：{chinese(_LIMITS)}。"
+            f"使用者：{DEVICE_USERS_ZH}。"
         ),
         action=(
             "hw_thermal: look at fans, air and coolant of the node, and at its neighbors. hw_power_brake: look at "

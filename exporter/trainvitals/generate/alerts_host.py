@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.expressions import chinese
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import ON_RANK, listed
@@ -39,7 +40,7 @@ HOST: tuple[Alert, ...] = (
         ),
         description_zh=(
             f'最近 {LIMITS.fault_window:zh}内 {{{{ $value | printf "%.0f" }}}} 次或更多。'
-            f"触及自身内存上限的 rank：{_KILLED}。"
+            f"触及自身内存上限的 rank：{chinese(_KILLED)}。"
         ),
         action=(
             "`dmesg` names the process. A rank or its loaders: fewer loader workers, less prefetch, no copy of the "
@@ -77,7 +78,7 @@ HOST: tuple[Alert, ...] = (
         ),
         description_zh=(
             "最近 5 分钟内有 {{ $value | humanizePercentage }} 的时间，所有可运行的进程都在等待内存。"
-            f"该节点上的 rank：{_RANKS_HERE}。"
+            f"该节点上的 rank：{chinese(_RANKS_HERE)}。"
         ),
         action=(
             "Data first: fewer loader workers, less prefetch, no copy of the data set per worker. Remove what ended "
@@ -121,7 +122,7 @@ HOST: tuple[Alert, ...] = (
         ),
         description_zh=(
             f"与 {LIMITS.swap_window:zh}前相比，换出的内存增加了 {{{{ $value | humanize1024 }}}}B。"
-            f"该节点上的 rank：{_RANKS_HERE}。"
+            f"该节点上的 rank：{chinese(_RANKS_HERE)}。"
         ),
         action=(
             "Fewer loader workers, less prefetch; move other programs away from the node. Nodes for training are "
@@ -194,7 +195,7 @@ HOST: tuple[Alert, ...] = (
         summary="Run {{ $labels.run }}: a rank can hardly open another file",
         summary_zh="训练 {{ $labels.run }}：有 rank 的文件描述符即将用尽",
         description=f"Of the files that a process may open: {_OPEN_FILES}.",
-        description_zh=f"占进程可打开文件数的比例：{_OPEN_FILES}。",
+        description_zh=f"占进程可打开文件数的比例：{chinese(_OPEN_FILES)}。",
         action=(
             "Raise the limit before the next start (`ulimit -n`, LimitNOFILE, Slurm: PropagateResourceLimits). In "
             "PyTorch, `torch.multiprocessing.set_sharing_strategy('file_system')` needs fewer descriptors."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import ERRORS_WINDOW, SETTLED, rising
+from trainvitals.generate.expressions import ERRORS_WINDOW, SETTLED, chinese, rising
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert, indent
 
@@ -126,7 +126,7 @@ INFINIBAND: tuple[Alert, ...] = (
         summary="Port {{ $labels.hca }}/{{ $labels.port }} on {{ $labels.instance }} has more and more errors",
         summary_zh=f"{_PORT_ZH} 的错误不断增加",
         description=f"In the last {LIMITS.link_errors_window:words} the {_PORT} had: {_PORT_RISING}.",
-        description_zh=f"{_PORT_ZH} 在最近 {LIMITS.link_errors_window:zh}内出现：{_PORT_RISING}。",
+        description_zh=f"{_PORT_ZH} 在最近 {LIMITS.link_errors_window:zh}内出现：{chinese(_PORT_RISING)}。",
         action=(
             "Look at the error counters of the switch port at the other end, then clean or replace cable and "
             "transceiver; the run need not be stopped for it."

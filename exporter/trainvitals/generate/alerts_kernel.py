@@ -6,7 +6,7 @@ in :mod:`trainvitals.host.kernel_kinds`.
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import recent
+from trainvitals.generate.expressions import chinese, recent
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import listed
@@ -44,7 +44,10 @@ _PLACES = listed(
     none="not told",
 )
 _SAID = f"The kernel's log has {{{{ $labels.kind }}}}, last {{{{ $value | humanizeDuration }}}} ago. Where: {_PLACES}."
-_SAID_ZH = f"内核日志中有 {{{{ $labels.kind }}}}，最近一次在 {{{{ $value | humanizeDuration }}}} 前。位置：{_PLACES}。"
+_SAID_ZH = (
+    "内核日志中有 {{ $labels.kind }}，最近一次在 {{ $value | humanizeDuration }} 前。"
+    f"位置：{chinese(_PLACES)}。"
+)
 _WHERE = "`dmesg -T` has the whole message; docs/kernel.md explains each kind."
 _WHERE_ZH = "`dmesg -T` 中有完整信息；docs/kernel.md 解释每种类型。"
 
@@ -168,7 +171,7 @@ KERNEL: tuple[Alert, ...] = (
         description_zh=(
             f"最近 {LIMITS.kernel_window:zh}内，内核报告 {{{{ $labels.kind }}}} "
             '{{ $value | printf "%.0f" }} 次。'
-            f"位置：{_PLACES}。"
+            f"位置：{chinese(_PLACES)}。"
         ),
         action=(
             "Plan to replace the memory module that `ras-mc-ctl --errors` or the log of the BMC names; no run has to "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import DEVICE, DEVICE_ZH, DEVICES
+from trainvitals.generate.expressions import DEVICE, DEVICE_USERS_ZH, DEVICE_ZH, DEVICES, chinese
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
@@ -58,12 +58,12 @@ LINKS: tuple[Alert, ...] = (
         summary="A device on {{ $labels.instance }} has lost links to other devices",
         summary_zh="{{ $labels.instance }} 上有设备失去了与其他设备的互联链路",
         description=(
-            f'{{{{ $value | printf "%.0f" }}}} links of {DEVICE} worked before and do not now: {_LINKS}. '
+            f'Links of {DEVICE} that worked before and do not now: {{{{ $value | printf "%.0f" }}}} ({_LINKS}). '
             f"Used by: {DEVICE_USERS}."
         ),
         description_zh=(
-            f'{DEVICE_ZH} 有 {{{{ $value | printf "%.0f" }}}} 条链路曾经可用、现在不可用：{_LINKS}。'
-            f"使用者：{DEVICE_USERS}。"
+            f'{DEVICE_ZH}有 {{{{ $value | printf "%.0f" }}}} 条链路曾经可用、现在不可用：{chinese(_LINKS)}。'
+            f"使用者：{DEVICE_USERS_ZH}。"
         ),
         action=(
             "Resume the run on another node if it stands still. Read `dmesg` for XID 74 or 144 to 150, and "
@@ -108,8 +108,8 @@ LINKS: tuple[Alert, ...] = (
             f"last {LIMITS.nvlink_errors_window:words}: {_RISING}. Used by: {DEVICE_USERS}."
         ),
         description_zh=(
-            f"{DEVICE_ZH} 的链路已连续 {LIMITS.nvlink_errors_for:zh}反复重传或恢复；最近 "
-            f"{LIMITS.nvlink_errors_window:zh}：{_RISING}。使用者：{DEVICE_USERS}。"
+            f"{DEVICE_ZH}的链路已连续 {LIMITS.nvlink_errors_for:zh}反复重传或恢复；最近 "
+            f"{LIMITS.nvlink_errors_window:zh}：{chinese(_RISING)}。使用者：{DEVICE_USERS_ZH}。"
         ),
         action=(
             "Let the run go on, and plan to look at the node: reset its devices between two jobs; if the errors come "
@@ -155,8 +155,8 @@ LINKS: tuple[Alert, ...] = (
             f"{_pcie('width')} of {_pcie('max_width')} lanes. Used by: {DEVICE_USERS}."
         ),
         description_zh=(
-            f"{DEVICE_ZH} 的 PCIe 链路为第 {_pcie('generation')} 代（最高 {_pcie('max_generation')}），"
-            f"通道 {_pcie('width')} 条（最多 {_pcie('max_width')}）。使用者：{DEVICE_USERS}。"
+            f"{DEVICE_ZH}的 PCIe 链路为第 {_pcie('generation')} 代（最高 {_pcie('max_generation')}），"
+            f"通道 {_pcie('width')} 条（最多 {_pcie('max_width')}）。使用者：{DEVICE_USERS_ZH}。"
         ),
         action=(
             "Let the run go on if its pace is right. At the next pause reboot the node, then reseat device or riser, "
@@ -187,9 +187,9 @@ LINKS: tuple[Alert, ...] = (
             f"{LIMITS.pcie_replays} are no fault. Used by: {DEVICE_USERS}."
         ),
         description_zh=(
-            f'{DEVICE_ZH} 的 PCIe 链路每分钟重传 {{{{ $value | printf "%.0f" }}}} 个数据包；不超过 '
+            f'{DEVICE_ZH}的 PCIe 链路每分钟重传 {{{{ $value | printf "%.0f" }}}} 个数据包；不超过 '
             f"{LIMITS.pcie_replays} "
-            f"个不算故障。使用者：{DEVICE_USERS}。"
+            f"个不算故障。使用者：{DEVICE_USERS_ZH}。"
         ),
         action="Plan to reseat device or riser at the next pause; replace them if that does not help.",
         action_zh="安排在下次停顿时重新插拔设备或转接卡；若无改善则更换。",

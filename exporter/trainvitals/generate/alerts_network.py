@@ -5,7 +5,7 @@ A port for RoCE or InfiniBand has an interface beside it: each trouble is told o
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import ERRORS_WINDOW, SETTLED, rising
+from trainvitals.generate.expressions import ERRORS_WINDOW, SETTLED, chinese, rising
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert, indent
 
@@ -129,7 +129,7 @@ NETWORK: tuple[Alert, ...] = (
         summary="Interface {{ $labels.interface }} on {{ $labels.instance }} has more and more errors",
         summary_zh=f"{_INTERFACE_ZH} 的错误不断增加",
         description=f"In the last {LIMITS.link_errors_window:words} the {_INTERFACE} had: {_INTERFACE_RISING}.",
-        description_zh=f"{_INTERFACE_ZH} 在最近 {LIMITS.link_errors_window:zh}内出现：{_INTERFACE_RISING}。",
+        description_zh=f"{_INTERFACE_ZH} 在最近 {LIMITS.link_errors_window:zh}内出现：{chinese(_INTERFACE_RISING)}。",
         action="Clean or replace cable and transceiver; look at the counters of the switch port at the other end.",
         action_zh="清洁或更换线缆与光模块；查看对端交换机端口的计数。",
         impact="Packets are lost and sent again: reading data and saving checkpoints is slower.",

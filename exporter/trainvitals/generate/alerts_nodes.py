@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.expressions import DEVICE_USERS_ZH, chinese
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
@@ -73,9 +74,9 @@ NODES: tuple[Alert, ...] = (
         + DEVICE_USERS
         + ".",
         description_zh="设备 {{ $labels.device }}（{{ $labels.uuid }}）无响应。原因："
-        + _DOWN_REASON
+        + chinese(_DOWN_REASON)
         + "。使用者："
-        + DEVICE_USERS
+        + DEVICE_USERS_ZH
         + "。",
         action=(
             "Take the node out of the job and resume from the last checkpoint without it. On the node, read `dmesg` "
@@ -132,7 +133,7 @@ NODES: tuple[Alert, ...] = (
             "{{ $labels.instance }} 上应有 {{ $value }} 个 {{ $labels.vendor }} 设备，但驱动列出的更少。"
             "PCI 总线上缺少的设备："
         )
-        + _MISSING
+        + chinese(_MISSING)
         + "。",
         action=(
             "Start no job that counts on all devices of the node. Read `dmesg` and `lspci` for the address; reset or "
@@ -198,7 +199,7 @@ NODES: tuple[Alert, ...] = (
             "读取 {{ $labels.vendor }} 设备的进程卡住或反复失败，因此没有这些设备的数据。最常见的原因是设备或驱动卡死。"
             "原因："
         )
-        + _SOURCE_REASON
+        + chinese(_SOURCE_REASON)
         + "。",
         action=(
             "Run the vendor's tool (`nvidia-smi`) on the node: if it hangs too, take the node out of the job and "
@@ -237,11 +238,11 @@ NODES: tuple[Alert, ...] = (
             "{{ $labels.instance }} 上有 {{ $value }} 个设备属于某个 rank、作业或进程，"
             f"但 {LIMITS.device_idle:zh}内没有工作。设备："
         )
-        + _IDLE
+        + chinese(_IDLE)
         + "。其上的 rank："
-        + _IDLE_RANKS
+        + chinese(_IDLE_RANKS)
         + "。Slurm 作业："
-        + _IDLE_JOBS
+        + chinese(_IDLE_JOBS)
         + "。",
         action=(
             "No rank, but a job: it asked for more devices than it uses, or its training has ended: give them back. "

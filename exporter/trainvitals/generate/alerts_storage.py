@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.expressions import chinese
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import listed
@@ -70,8 +71,8 @@ STORAGE: tuple[Alert, ...] = (
         keep=LIMITS.signal_keep,
         summary=f"File system {_MOUNT} answers with errors",
         summary_zh=f"{_MOUNT_ZH} 返回错误",
-        description=f"The last probe of {_MOUNT} failed: {_ERRORS}. It holds: {_SERVER}.",
-        description_zh=f"最近一次对 {_MOUNT_ZH} 的探测失败：{_ERRORS}。其来源：{_SERVER}。",
+        description=f"The last probe of {_MOUNT} failed: {_ERRORS}. It is a mount of: {_SERVER}.",
+        description_zh=f"最近一次对 {_MOUNT_ZH} 的探测失败：{chinese(_ERRORS)}。其来源：{chinese(_SERVER)}。",
         action=(
             "ESTALE: the server no longer has the export; mount it again. ENOTCONN: the process behind a FUSE mount "
             "died; start it again. EIO: read `dmesg`. EDQUOT, ENOSPC: make room. DIFFERENT: what was read is not what "
@@ -146,7 +147,7 @@ STORAGE: tuple[Alert, ...] = (
         ),
         description_zh=(
             f"每个请求平均耗时 {_of_mount(_SECONDS, '{{ .Value | humanizeDuration }}')}，"
-            f"其中 {_of_mount(_AGAIN, '{{ .Value | humanizePercentage }}')} 需要重发。服务器：{_SERVER}。"
+            f"其中 {_of_mount(_AGAIN, '{{ .Value | humanizePercentage }}')} 需要重发。服务器：{chinese(_SERVER)}。"
         ),
         action=(
             "See whether other nodes have the same: then it is the server, or who else uses it. If only this one, look "
@@ -189,7 +190,7 @@ STORAGE: tuple[Alert, ...] = (
         ),
         description_zh=(
             f'最近 {LIMITS.nfs_timeouts_window:zh}内有 {{{{ $value | printf "%.0f" }}}} 个请求在多次重发后仍无应答。'
-            f"服务器：{_SERVER}。"
+            f"服务器：{chinese(_SERVER)}。"
         ),
         action="Look at the server's load and log, and at the network to it; see whether the run makes steps again.",
         action_zh="查看服务器的负载和日志以及到它的网络；确认训练已恢复推进。",

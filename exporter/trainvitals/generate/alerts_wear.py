@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import DEVICE, DEVICE_ZH, DEVICES
+from trainvitals.generate.expressions import DEVICE, DEVICE_USERS_ZH, DEVICE_ZH, DEVICES, chinese
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import DEVICE_USERS, listed
@@ -55,12 +55,12 @@ WEAR: tuple[Alert, ...] = (
         summary="A device on {{ $labels.instance }} has memory errors that could not be corrected",
         summary_zh="{{ $labels.instance }} 上有设备出现无法纠正的显存错误",
         description=(
-            f'{{{{ $value | printf "%.0f" }}}} errors of {DEVICE} in the last {LIMITS.fault_window:words}. '
+            f'Errors of {DEVICE} in the last {LIMITS.fault_window:words}: {{{{ $value | printf "%.0f" }}}}. '
             f"Used by: {DEVICE_USERS}."
         ),
         description_zh=(
-            f'{DEVICE_ZH} 在最近 {LIMITS.fault_window:zh}内出现 {{{{ $value | printf "%.0f" }}}} 次错误。'
-            f"使用者：{DEVICE_USERS}。"
+            f'{DEVICE_ZH}在最近 {LIMITS.fault_window:zh}内出现 {{{{ $value | printf "%.0f" }}}} 次错误。'
+            f"使用者：{DEVICE_USERS_ZH}。"
         ),
         action=(
             "Resume the run if it ended; what it computed until then is right, for the error ends the process. Reset "
@@ -92,7 +92,7 @@ WEAR: tuple[Alert, ...] = (
         description=(
             f'Of {DEVICE} {{{{ $value | printf "%.0f" }}}} errors a second are corrected. Used by: {DEVICE_USERS}.'
         ),
-        description_zh=f'{DEVICE_ZH} 每秒纠正 {{{{ $value | printf "%.0f" }}}} 个错误。使用者：{DEVICE_USERS}。',
+        description_zh=f'{DEVICE_ZH}每秒纠正 {{{{ $value | printf "%.0f" }}}} 个错误。使用者：{DEVICE_USERS_ZH}。',
         action="Plan to take the device out at the next checkpoint, reset it, and replace it if the errors come again.",
         action_zh="安排在下一个检查点之后停用并重置该设备；若再次出现则更换。",
         impact="The device is slower, its driver may hang, and an error that cannot be corrected is likely.",
@@ -152,7 +152,7 @@ WEAR: tuple[Alert, ...] = (
         summary="A device on {{ $labels.instance }} is as hot as it may be",
         summary_zh="{{ $labels.instance }} 上有设备已达到温度上限",
         description=f"A limit of its own is reached by {DEVICE}: {_TEMPERATURES}. Used by: {DEVICE_USERS}.",
-        description_zh=f"{DEVICE_ZH} 已达到自身的温度上限：{_TEMPERATURES}。使用者：{DEVICE_USERS}。",
+        description_zh=f"{DEVICE_ZH}已达到自身的温度上限：{chinese(_TEMPERATURES)}。使用者：{DEVICE_USERS_ZH}。",
         action="Look at fans, air and coolant of the node, and at its neighbors; the run can go on.",
         action_zh="检查该节点及相邻节点的风扇、风道和冷却液；训练可以继续。",
         impact="The device slows down, later it switches itself off; hot memory has more errors.",

@@ -3,12 +3,44 @@
 from __future__ import annotations
 
 from trainvitals.generate.limits import LIMITS, Limit
-from trainvitals.generate.texts import listed
+from trainvitals.generate.texts import DEVICE_USERS, listed
 
 #: What identifies a device, and a device in a text of an alert that has these labels.
 DEVICES = "max by (instance, device, uuid)"
 DEVICE = "device {{ $labels.device }} ({{ $labels.uuid }}) on {{ $labels.instance }}"
 DEVICE_ZH = "{{ $labels.instance }} 上的设备 {{ $labels.device }}（{{ $labels.uuid }}）"
+
+#: What a list of an English text says, and what one of a Chinese text says instead.
+_CHINESE = {
+    "{{ else }}no rank known{{ end }}": "{{ else }}未知{{ end }}",
+    "{{ else }}none known{{ end }}": "{{ else }}未知{{ end }}",
+    "{{ else }}not known{{ end }}": "{{ else }}未知{{ end }}",
+    "{{ else }}unknown{{ end }}": "{{ else }}未知{{ end }}",
+    "{{ else }}no address known{{ end }}": "{{ else }}地址未知{{ end }}",
+    "{{ else }}not told{{ end }}": "{{ else }}未说明{{ end }}",
+    "{{ else }}none of late{{ end }}": "{{ else }}最近没有{{ end }}",
+    "{{ else }}none{{ end }}": "{{ else }}无{{ end }}",
+    "{{ else }}the kernel tells nothing{{ end }}": "{{ else }}无{{ end }}",
+    "rank {{ .Labels.rank }} of run {{ .Labels.run }}": "训练 {{ .Labels.run }} 的 rank {{ .Labels.rank }}",
+    "rank {{ .Labels.rank }} on {{ .Labels.instance }}: ": "{{ .Labels.instance }} 上的 rank {{ .Labels.rank }}：",
+    "(device {{ .Labels.device }})": "（设备 {{ .Labels.device }}）",
+    "device {{ .Labels.device }}": "设备 {{ .Labels.device }}",
+    "link {{ .Labels.link }}": "链路 {{ .Labels.link }}",
+    " on link {{ . }}": "（链路 {{ . }}）",
+    "{{ if $index }}; {{ end }}": "{{ if $index }}；{{ end }}",
+    '"offset"': '"偏差"',
+    '"largest error"': '"最大误差"',
+}
+
+
+def chinese(template: str) -> str:
+    """Return a list of a text (:func:`~trainvitals.generate.texts.listed`) with Chinese words around what it lists."""
+    for english, words in _CHINESE.items():
+        template = template.replace(english, words)
+    return template
+
+
+DEVICE_USERS_ZH = chinese(DEVICE_USERS)
 
 #: Follows a rule about errors of links: while links are trained after a boot, they make some.
 SETTLED = f"""\
