@@ -71,6 +71,39 @@ def test_every_alert_but_the_watchdog_is_shown(tmp_path, amtool, alert, receiver
     assert (code, said.splitlines()[0]) == (0, receiver)
 
 
+@pytest.mark.parametrize(
+    ("labels", "receivers"),
+    [
+        ("alertname=TrainvitalsLossNonfinite severity=critical run=demo", "robots,terminal"),
+        ("alertname=TrainvitalsLossSpike severity=warning run=demo", "robots,terminal"),
+        ("alertname=TrainvitalsPlateau severity=info run=demo", "terminal"),
+        ("alertname=TrainvitalsWatchdog severity=info", "nobody"),
+    ],
+)
+def test_robots_are_told_what_is_more_than_information(tmp_path, amtool, labels, receivers):
+    """The terminal shows all that is shown without them."""
+    urls = ["http://127.0.0.1:20911/alertmanager/dingtalk", "http://127.0.0.1:20911/alertmanager/wecom"]
+    text = settings.alertmanager(
+        settings.USUAL, webhook="http://127.0.0.1:1/", mail=None, templates=tmp_path, robots=urls
+    )
+    settings.write(tmp_path, {"alertmanager.yml": text})
+
+    file = f"--config.file={tmp_path / 'alertmanager.yml'}"
+    code, said = run(amtool, "config", "routes", "test", file, *labels.split())
+
+    assert (code, said.splitlines()[0]) == (0, receivers)
+    (people,) = (receiver for receiver in yaml.safe_load(text)["receivers"] if receiver["name"] == "robots")
+    assert people["webhook_configs"] == [{"url": url, "send_resolved": True} for url in urls]
+
+
+def test_what_explains_another_alert_quiets_it_here_too(tmp_path):
+    """The inhibitions are those of deploy/, so a learning rate that is too high is not told of three times."""
+    text = settings.alertmanager(settings.DEMO, webhook="http://127.0.0.1:1/", mail=None, templates=tmp_path)
+    sources = [rule["source_matchers"] for rule in yaml.safe_load(text)["inhibit_rules"]]
+
+    assert ['alertname = "TrainvitalsLossNonfinite"'] in sources
+
+
 def test_the_demo_holds_its_alerts_for_a_short_time_only():
     """Somebody is waiting for "resolved"; apart from that the rules are the same."""
 

@@ -17,6 +17,9 @@ import threading
 import urllib.request
 
 import pytest
+import yaml
+from tests.notify.robots import Robots
+from tests.notify.robots import settings as notifier_settings
 
 from trainvitals.bundle.up import run_up
 
@@ -45,6 +48,7 @@ def up(tmp_path, family):
             self.temporary.mkdir()
             self._output = tmp_path / f"output{len(started)}"
             environ = {**family.environ, "PATH": str(path), "TMPDIR": str(self.temporary), "TRAINVITALS_DISABLE": ""}
+            environ["XDG_CONFIG_HOME"] = str(tmp_path / "config")
             with open(self._output, "w") as output:
                 self.process = subprocess.Popen(
                     [sys.executable, "-c", CODE, repr({"demo": False, **options})],
@@ -79,6 +83,13 @@ def needs_programs():
     for names in PROGRAMS.values():
         if not any(map(shutil.which, names)):
             pytest.skip(f"{names[0]} is not on PATH")
+
+
+@pytest.fixture
+def robots():
+    """Robots that answer."""
+    with Robots() as running:
+        yield running
 
 
 def folder_of(tmp_path, **scripts):
@@ -280,10 +291,11 @@ def test_two_at_once_do_not_share_a_data_folder(up, tmp_path, until):
 
 @pytest.mark.end_to_end
 @pytest.mark.usefixtures("needs_programs")
-def test_the_demo_breaks_and_the_message_arrives(up, until):
-    """A real training breaks; mail and webhook name run, rank, step and action."""
+def test_the_demo_breaks_and_the_message_arrives(up, until, robots, tmp_path):
+    """A real training breaks; mail, webhook and robots name run, rank, step and action."""
     schedule = ["--healthy-seconds=2", "--broken-seconds=5", "--batch=128", "--steps=100000"]
-    bundle = up(demo=True, simulate_devices=2, demo_arguments=schedule)
+    (tmp_path / "notify.yml").write_text(yaml.safe_dump(notifier_settings(robots, tmp_path)))
+    bundle = up(demo=True, simulate_devices=2, demo_arguments=schedule, notify_file="notify.yml")
     until(lambda: "now raising the learning rate" in bundle.output, 180)
     subject = "e-mail: FIRING [FIRING critical] Run demo: the loss is NaN or infinite"
     until(lambda: subject in bundle.output, 120)
@@ -296,8 +308,46 @@ def test_the_demo_breaks_and_the_message_arrives(up, until):
     assert "What to do: Data first" in mail
     webhook = re.search(r"FIRING TrainvitalsLossNonfinite .*?To do: .*?\.", bundle.output).group()
     assert re.search(r"\(run demo\): rank 0 on .*: since step \d+: loss is .* To do: Data first", webhook)
+    for kind in ("dingtalk", "feishu", "wecom"):
+        until(lambda kind=kind: told_of_the_nan(robots, kind))
+        [text] = told_of_the_nan(robots, kind)
+        assert re.search(r"rank 0 on .*: since step \d+: loss is", text)
+        assert "Data first" in text
     assert "Traceback" not in bundle.output
     bundle.process.send_signal(signal.SIGINT)
     assert bundle.process.wait(timeout=60) == 0
     assert bundle.output.endswith("stopped; nothing is left behind")
+    until(lambda: bundle.left == [])
+
+
+def told_of_the_nan(robots, kind):
+    """Return what a robot of the receiver of its own name was told, in both languages, of the NaN that begins."""
+    return [text for other, title, text in robots.taken if other == kind and "FIRING" in title and "NaN" in title]
+
+
+@pytest.mark.usefixtures("needs_programs")
+def test_settings_of_the_notifier_that_are_found_are_used_but_not_by_a_demo(up, robots, tmp_path):
+    """Nobody is called for what a demo does."""
+    file = tmp_path / "config" / "trainvitals" / "notify.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text(yaml.safe_dump(notifier_settings(robots, tmp_path)))
+
+    usual, demo = up(seconds=1.0), up(demo=True, seconds=1.0, demo_arguments=["--batch=64"])
+
+    for bundle in (usual, demo):
+        assert bundle.process.wait(timeout=120) == 0, bundle.output
+    assert re.search(r"Notifier http://127\.0\.0\.1:\d+", usual.output)
+    assert "Robots all, dingtalk, feishu, wecom" in usual.output
+    assert "Notifier" not in demo.output
+
+
+@pytest.mark.usefixtures("needs_programs")
+def test_wrong_settings_of_the_notifier_end_the_start(up, tmp_path, until):
+    """Exit code 1, what is wrong in one line, no traceback, nothing left."""
+    (tmp_path / "notify.yml").write_text("receivers: {team: {targets: [{kind: pigeon}]}}")
+    bundle = up(notify_file="notify.yml")
+    assert bundle.process.wait(timeout=120) == 1
+    assert "Notifier ended by itself with exit code 2." in bundle.output
+    assert "kind: expected one of dingtalk, feishu, wecom, apprise, found 'pigeon'" in bundle.output
+    assert "Traceback" not in bundle.output
     until(lambda: bundle.left == [])

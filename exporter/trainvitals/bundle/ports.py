@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 LOOPBACK = "127.0.0.1"
 #: Where people expect these.
-USUAL_PORTS = {"exporter": 20910, "prometheus": 9090, "alertmanager": 9093, "grafana": 3000}
+USUAL_PORTS = {"exporter": 20910, "prometheus": 9090, "alertmanager": 9093, "notifier": 20911, "grafana": 3000}
 
 
 def choose(usual: Mapping[str, int] = USUAL_PORTS) -> dict[str, int]:

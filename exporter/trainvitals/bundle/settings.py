@@ -5,7 +5,7 @@ Only what Prometheus 2.42 and 3.x, Alertmanager 0.25 and 0.3x read alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,15 @@ def prometheus(pace: Pace, *, exporter: str, alertmanager: str | None, rules: Pa
     return _yaml(document)
 
 
-def alertmanager(pace: Pace, *, webhook: str, mail: str | None, templates: Path) -> str:
-    """Return alertmanager.yml: every alert goes to the webhook and, with ``mail`` (host and port), by mail too."""
+def alertmanager(pace: Pace, *, webhook: str, mail: str | None, templates: Path, robots: Sequence[str] = ()) -> str:
+    """Return alertmanager.yml.
+
+    Every alert goes to the webhook and, with ``mail`` (host and port), by mail too; to the webhooks of ``robots`` goes
+    what is more than information.
+    """
     terminal: dict[str, Any] = {"name": "terminal", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
+    people = {"name": "robots", "webhook_configs": [{"url": url, "send_resolved": True} for url in robots]}
+    to_robots = {"receiver": "robots", "matchers": ['severity!="info"'], "continue": True}
     if mail is not None:
         terminal["email_configs"] = [
             {
@@ -92,11 +98,25 @@ def alertmanager(pace: Pace, *, webhook: str, mail: str | None, templates: Path)
                 "group_interval": pace.group_interval,
                 "repeat_interval": "4h",
                 # Always on, to prove that alerts arrive; whoever looks at this terminal sees that anyway.
-                "routes": [{"receiver": "nobody", "matchers": ['alertname="TrainvitalsWatchdog"']}],
+                "routes": [
+                    {"receiver": "nobody", "matchers": ['alertname="TrainvitalsWatchdog"']},
+                    *([to_robots, {"receiver": "terminal"}] if robots else []),
+                ],
             },
-            "receivers": [terminal, {"name": "nobody"}],
+            "inhibit_rules": inhibitions(),
+            "receivers": [terminal, {"name": "nobody"}, *([people] if robots else [])],
         }
     )
+
+
+def inhibitions() -> list[dict[str, Any]]:
+    """Return which alerts quiet which: the repository's; none where only the package is installed."""
+    try:
+        text = (Path(__file__).parents[3] / "deploy/alertmanager/alertmanager.yml").read_text(encoding="utf-8")
+    except OSError:
+        return []
+    found: list[dict[str, Any]] = yaml.safe_load(text)["inhibit_rules"]
+    return found
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

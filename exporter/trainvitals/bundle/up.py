@@ -1,5 +1,6 @@
 """``trainvitals up``: exporter, Prometheus, Alertmanager, Grafana when found; with ``--demo`` a training that breaks.
 
+Where there are settings for it, the notifier too: then alerts go to chat robots as well as to this terminal.
 Everything listens on loopback, runs as a child and ends with us.
 """
 
@@ -7,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import platform
+import os
 import sys
 from collections.abc import Sequence
 
-from trainvitals.bundle import grafana, ports, settings
+from trainvitals.bundle import commands, grafana, ports, robots, settings, welcome
 from trainvitals.bundle.folder import DataFolder
 from trainvitals.bundle.ports import LOOPBACK
-from trainvitals.bundle.process import BundleError, Child, Guard, get, stop_all
+from trainvitals.bundle.process import BundleError, Child, Guard, stop_all
 from trainvitals.bundle.screen import Row, Screen
 from trainvitals.bundle.signals import Signals, collected
 from trainvitals.bundle.sinks import MailSink, Queue, WebhookSink
@@ -33,17 +34,26 @@ def run_up(
     simulate_devices: int = 0,
     data_dir: str | None = None,
     seconds: float | None = None,
+    notify_file: str | None = None,
     demo_arguments: Sequence[str] = (),
 ) -> int:
     """Run the bundle until Ctrl-C, SIGTERM or SIGHUP, or for so many seconds; return the exit code.
 
-    ``data_dir`` is kept, the default one is removed.  ``demo_arguments`` go to :mod:`trainvitals.bundle.demo.train`.
+    ``data_dir`` is kept, the default one is removed.  ``notify_file`` are settings of the notifier; without it they are
+    looked for, but not in a demo.  ``demo_arguments`` go to :mod:`trainvitals.bundle.demo.train`.
     Must be called by the main thread.  No exception but a bug leaves it.
     """
     with collected() as signals:
         try:
             with contextlib.ExitStack() as stack:
-                bundle = Bundle(stack, signals, demo=demo, simulate_devices=simulate_devices, data_dir=data_dir)
+                bundle = Bundle(
+                    stack,
+                    signals,
+                    demo=demo,
+                    simulate_devices=simulate_devices,
+                    data_dir=data_dir,
+                    notify_file=notify_file,
+                )
                 bundle.start(demo_arguments)
                 bundle.watch(seconds)
         except BundleError as error:
@@ -67,6 +77,7 @@ class Bundle:
         demo: bool,
         simulate_devices: int,
         data_dir: str | None,
+        notify_file: str | None,
     ) -> None:
         if demo and not any(importlib.util.find_spec(name) for name in ("torch", "numpy")):
             raise BundleError(
@@ -76,6 +87,9 @@ class Bundle:
         self._demo = demo
         self._simulate_devices = simulate_devices
         self._pace = settings.DEMO if demo else settings.USUAL
+        # What a demo does is for the one who watches; nobody else is to be called.
+        found = notify_file or (None if demo else robots.find(os.environ))
+        self._robots = robots.read(found) if found else None
         self._ports = ports.choose()
         self._guard = Guard()
         stack.callback(self._guard.close)
@@ -106,6 +120,8 @@ class Bundle:
             self._start_prometheus(found["Prometheus"], alertmanager is not None)
         if alertmanager:
             self._start_alertmanager(alertmanager)
+            if self._robots:
+                self._start_notifier(self._robots)
         if found["Grafana"] and found["Prometheus"]:
             self._start_grafana(found["Grafana"])
         for child in self._children:
@@ -113,10 +129,7 @@ class Bundle:
         if self._demo and not self._signals.stop:
             self._start_training(demo_arguments)
         if not self._signals.stop:
-            self._tell_addresses()
-            if self._with_prometheus:
-                self._tell_curve()
-            self._tell_missing([program for program in (PROMETHEUS, ALERTMANAGER) if not found[program.title]])
+            self._welcome([program for program in (PROMETHEUS, ALERTMANAGER) if not found[program.title]])
 
     def _wait_ready(self, child: Child) -> None:
         try:
@@ -128,13 +141,9 @@ class Bundle:
 
     def _start_exporter(self) -> None:
         address = self._address("exporter")
-        command = [sys.executable, "-m", "trainvitals", "exporter", f"--web.listen-address={address}"]
-        command += ["--collect.interval=1s", "--log.level=warning"]
-        if self._simulate_devices:
-            command.append(f"--simulate-devices={self._simulate_devices}")
-        if self._demo:
-            # Only there: what other runs left in the usual spool would tell its own story.
-            command.append(f"--spool.folders={self._folder.path / 'spool'}")
+        # A demo has a spool of its own: what other runs left in the usual one would tell its own story.
+        spool = self._folder.path / "spool" if self._demo else None
+        command = commands.exporter(address, simulate_devices=self._simulate_devices, spool=spool)
         self._spawn("exporter", "Exporter", command, f"http://{address}/-/ready")
         self._add_row("Exporter", "exporter")
 
@@ -148,9 +157,9 @@ class Bundle:
             rules=folder / "rules",
         )
         settings.write(folder, {"prometheus.yml": text})
-        command = [program, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-        command += [f"--web.listen-address={address}", f"--web.external-url=http://{address}/", "--log.level=warn"]
-        self._spawn("prometheus", "Prometheus", command, f"http://{address}/-/ready")
+        self._spawn(
+            "prometheus", "Prometheus", commands.prometheus(program, address, folder), f"http://{address}/-/ready"
+        )
         self._add_row("Prometheus", "prometheus")
 
     def _start_alertmanager(self, program: str) -> None:
@@ -160,17 +169,28 @@ class Bundle:
         mail = self._start_mail() if self._demo else None
         self._with_mail = mail is not None
         settings.write(folder / "templates", {"trainvitals.tmpl": mail_template()})
-        text = settings.alertmanager(self._pace, webhook=webhook.url, mail=mail, templates=folder / "templates")
+        text = settings.alertmanager(
+            self._pace,
+            webhook=webhook.url,
+            mail=mail,
+            templates=folder / "templates",
+            robots=self._robots.urls(self._address("notifier")) if self._robots else (),
+        )
         settings.write(folder, {"alertmanager.yml": text})
-        command = [program, f"--config.file={folder}/alertmanager.yml", f"--storage.path={folder}/data"]
-        # The empty address switches off the gossip, which would listen on every interface.
-        command += [f"--web.listen-address={address}", "--cluster.listen-address="]
-        command += [f"--web.external-url=http://{address}/", "--log.level=warn"]
-        self._spawn("alertmanager", "Alertmanager", command, f"http://{address}/-/ready")
+        self._spawn(
+            "alertmanager", "Alertmanager", commands.alertmanager(program, address, folder), f"http://{address}/-/ready"
+        )
         self._add_row("Alertmanager", "alertmanager")
         self._sink_rows.append(Row("Webhook", webhook.url, "alerts appear below"))
         if mail:
             self._sink_rows.append(Row("Mail server", f"smtp://{mail}", "mails appear below, none leaves this machine"))
+
+    def _start_notifier(self, found: robots.Robots) -> None:
+        address, state = self._address("notifier"), str(self._folder.path / "notifier")
+        command = commands.notifier(address, found.file)
+        self._spawn("notifier", "Notifier", command, f"http://{address}/-/ready", {"STATE_DIRECTORY": state})
+        self._add_row("Notifier", "notifier")
+        self._sink_rows.append(Row("Robots", ", ".join(found.receivers), f"as {found.file} says"))
 
     def _start_mail(self) -> str | None:
         try:
@@ -195,7 +215,7 @@ class Bundle:
 
     def _start_training(self, arguments: Sequence[str]) -> None:
         folder = self._folder.path
-        command = [sys.executable, "-m", "trainvitals.bundle.demo.train", f"--folder={folder / 'checkpoints'}"]
+        command = commands.training(folder / "checkpoints")
         # One thread: it is a guest on this machine.
         environ = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TRAINVITALS_DISABLE": ""}
         environ["TRAINVITALS_DIR"] = str(folder / "spool")
@@ -225,26 +245,15 @@ class Bundle:
         note = "" if self._ports[name] == usual else f"port {usual} was taken"
         self._rows.append(Row(title, f"http://{self._address(name)}", note))
 
-    def _tell_addresses(self) -> None:
+    def _welcome(self, missing: Sequence[programs.Program]) -> None:
         rows = [*self._rows, *self._sink_rows]
         if self._simulate_devices:
             rows.append(Row("Devices", f"{self._simulate_devices} simulated", "they do not exist"))
         rows.append(Row("Data", str(self._folder.path), "removed at the end" if self._folder.temporary else ""))
-        story = "A small model starts to train.  After 45 seconds its learning rate rises until the loss breaks.\n"
-        self._screen.addresses(rows, story * self._demo + "Ctrl-C stops everything.")
-
-    def _tell_missing(self, missing: list[programs.Program]) -> None:
-        for program in missing:
-            self._screen.line("trainvitals", f"{program.title} is not on PATH: {program.without}.", style="yellow")
-        if missing:
-            self._screen.line("trainvitals", programs.how_to_get(missing, programs.system(_os_release())))
-
-    def _tell_curve(self) -> None:
-        """Name a page that draws the loss; Debian's builds of Prometheus 3 have no pages."""
-        url = f"http://{self._address('prometheus')}/graph?g0.expr=trainvitals_loss&g0.tab=0&g0.range_input=5m"
-        with contextlib.suppress(OSError):
-            get(url)
-            self._screen.link("The curve of the loss", url)
+        welcome.addresses(self._screen, rows, demo=self._demo)
+        if self._with_prometheus:
+            welcome.curve(self._screen, f"http://{self._address('prometheus')}")
+        welcome.missing(self._screen, missing)
 
     def watch(self, seconds: float | None = None) -> None:
         """Show what happens until somebody asks us to stop, or for so many seconds."""
@@ -268,10 +277,3 @@ class Bundle:
         if self._watched:
             where = "nothing is left behind" if self._folder.temporary else f"the data is in {self._folder.path}"
             self._screen.line("trainvitals", f"stopped; {where}")
-
-
-def _os_release() -> dict[str, str]:
-    try:
-        return platform.freedesktop_os_release()
-    except OSError:
-        return {}
