@@ -215,6 +215,14 @@ def up(
         float | None,
         typer.Option("--for", metavar="SECONDS", help="Stop after so many seconds. [default: at Ctrl-C]"),
     ] = None,
+    notify_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--notify.file",
+            help="Also tell chat robots, by these settings of `trainvitals notify`. "
+            "[default: trainvitals/notify.yml in ~/.config or /etc, if there is one; none with --demo]",
+        ),
+    ] = None,
 ) -> None:
     """Run exporter, Prometheus and Alertmanager on this machine until Ctrl-C."""
     try:
@@ -223,7 +231,10 @@ def up(
         _fail(f"{error.name} is missing; this command needs: pip install 'trainvitals[node,demo]'")
 
     folder = None if data_dir is None else str(data_dir)
-    raise typer.Exit(run_up(demo=demo, simulate_devices=simulate_devices, data_dir=folder, seconds=seconds))
+    robots = None if notify_file is None else str(notify_file)
+    raise typer.Exit(
+        run_up(demo=demo, simulate_devices=simulate_devices, data_dir=folder, seconds=seconds, notify_file=robots)
+    )
 
 
 @app.command(
