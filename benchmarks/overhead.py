@@ -70,13 +70,18 @@ class Training:
             self.batches = iter(self.loader)
             return next(self.batches)[0]
 
-    def step(self) -> None:
-        """Train one step."""
+    def train(self) -> Any:
+        """Train one step; return its loss."""
         loss = self.model(self.batch()).square().mean()
         loss.backward()
         self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
+        return loss
+
+    def step(self) -> None:
+        """Train one step, with what is ours in it."""
+        loss = self.train()
         if self.is_on and self.way == "step":
             import trainvitals  # noqa: PLC0415
 
