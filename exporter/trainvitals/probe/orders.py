@@ -142,6 +142,7 @@ class Obedience:
 
 def begin(recorder: Recorder, folder: str) -> Obedience | None:
     """Return what obeys orders to this run, or None where there can be none: the run goes on without."""
+    KNOBS.stop_ordered = False
     if os.environ.get("TRAINVITALS_ORDERS", "") == "0":
         return None
     path = orders.path_of(folder, str(recorder.writer.identity["run"]))
