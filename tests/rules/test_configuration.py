@@ -34,20 +34,6 @@ def output(*command):
     return done.stdout
 
 
-def labels_of(name):
-    """Return the labels that an alert keeps from its expression."""
-    expression = next(alert.expr for alert in ALERTS if alert.name == name)
-    kept = re.match(r"\s*\(?\s*(?:count|max|min|sum) by \(([^)]*)\)", expression)
-    return set(kept.group(1).split(", ")) if kept else set()
-
-
-def alerts_matched(matchers):
-    """Return the alerts that one matcher on the alert's name selects."""
-    (matcher,) = matchers
-    kind, pattern = re.fullmatch(r'alertname (=~?) "(.*)"', matcher).groups()
-    return {name for name in NAMES if re.fullmatch(pattern if kind == "=~" else re.escape(pattern), name)}
-
-
 @needs_promtool
 def test_prometheus_accepts_its_configuration(tmp_path):
     """Promtool reads the configuration with the committed rules at the place where compose mounts them."""
@@ -115,17 +101,6 @@ def test_routes(labels, receiver):
 def test_one_message_per_alert_and_run():
     """A thousand ranks are one message."""
     assert read("alertmanager/alertmanager.yml")["route"]["group_by"] == ["alertname", "run"]
-
-
-def test_inhibitions_name_alerts_that_exist_and_labels_that_both_sides_have():
-    """A label that is missing on both sides counts as equal and would mute other runs and nodes."""
-    for rule in read("alertmanager/alertmanager.yml")["inhibit_rules"]:
-        sources, targets = alerts_matched(rule["source_matchers"]), alerts_matched(rule["target_matchers"])
-        assert sources
-        assert targets
-        assert not sources & targets
-        for name in sources | targets:
-            assert set(rule["equal"]) <= labels_of(name), name
 
 
 def test_alertmanager_keeps_no_secret_and_reaches_nobody_until_it_is_told():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainvitals.generate.alerts import ALERTS
+from trainvitals.generate.inhibitions import INHIBITIONS
 from trainvitals.generate.limits import duration
 from trainvitals.generate.rules import Alert, tidy
 
@@ -85,7 +86,26 @@ def _index() -> str:
         "Every alert has the labels `severity`, `category` and `gauge`, and its texts in English and Chinese.\n"
         "*For* is how long the condition must hold; *-* means at once.\n\n"
     )
-    return head + table(("alert", "告警", "severity", "category", "gauge", "for"), rows)
+    return head + table(("alert", "告警", "severity", "category", "gauge", "for"), rows) + _muted()
+
+
+def _muted() -> str:
+    """Return the section about inhibitions."""
+    rows = (
+        (
+            ", ".join(inhibition.causes),
+            ", ".join(inhibition.effects) or "every other",
+            ", ".join(f"`{label}`" for label in inhibition.equal),
+            inhibition.why,
+        )
+        for inhibition in INHIBITIONS
+    )
+    return (
+        "\n## What mutes what\n\n"
+        "While a cause is on, what follows from it is not told; names stand here without *Trainvitals*.\n"
+        "`deploy/alertmanager/alertmanager.yml` has these inhibitions; a configuration of your own needs them too.\n\n"
+        + table(("cause", "mutes", "of the same", "why"), rows)
+    )
 
 
 def _page(alert: Alert, language: Language) -> str:
