@@ -133,6 +133,7 @@ def find(
     if root is None or root.fields["level"] > CAUSE["process_killed"].level:
         # Nothing in the output says more than how the command ended.
         root = _better(root, _of_exit(exit_code))
+    root = root or _of_silent_end(ranks)
     rank = _rank_of(root, events, ranks)
     step = ranks.step()
     if root is None:
@@ -212,6 +213,13 @@ def _of_exit(code: int) -> Event | None:
     return None if name is None else event_of(CAUSE[name], f"ended by signal {code - 128}", signal=code - 128)
 
 
+def _of_silent_end(ranks: Ranks) -> Event | None:
+    """Return that one rank was gone before all others, without a word of its own: then it was mostly killed."""
+    rank = ranks.first_gone()
+    text = "ended without a word"
+    return None if rank is None else event_of(CAUSE["process_killed"], text, rank=rank.number, pid=rank.pid)
+
+
 def _better(one: Event | None, other: Event | None) -> Event | None:
     if one is None or other is None:
         return one or other
@@ -220,16 +228,9 @@ def _better(one: Event | None, other: Event | None) -> Event | None:
 
 def _rank_of(root: Event | None, events: Sequence[Event], ranks: Ranks) -> int | None:
     """Return the rank that began it: what the cause says of it, else who said the same, else who died first."""
-    if root is not None:
-        if isinstance(root.fields.get("rank"), int):
-            return int(root.fields["rank"])
-        pid = root.fields.get("pid")
-        for rank in ranks:
-            if pid is not None and rank.pid == pid:
-                return rank.number
-        for event in events:
-            if event.fields.get("cause") == root.fields["cause"] and isinstance(event.fields.get("rank"), int):
-                return int(event.fields["rank"])
+    told = None if root is None else _told_rank(root, events, ranks)
+    if told is not None:
+        return told
     launcher = [event for event in events if event.fields.get("cause") == "child_failed" and "rank" in event.fields]
     if launcher:
         return int(launcher[0].fields["rank"])
@@ -238,6 +239,20 @@ def _rank_of(root: Event | None, events: Sequence[Event], ranks: Ranks) -> int |
         return died.number
     found = list(ranks)
     return found[0].number if len(found) == 1 and found[0].identity.world_size == 1 else None
+
+
+def _told_rank(root: Event, events: Sequence[Event], ranks: Ranks) -> int | None:
+    """Return the rank that an event names: by its number, its process, its place on the node, or in another's words."""
+    if isinstance(root.fields.get("rank"), int):
+        return int(root.fields["rank"])
+    pid, local = root.fields.get("pid"), root.fields.get("local_rank")
+    for rank in ranks:
+        if (pid is not None and rank.pid == pid) or (local is not None and rank.identity.local_rank == local):
+            return rank.number
+    for event in events:
+        if event.fields.get("cause") == root.fields["cause"] and isinstance(event.fields.get("rank"), int):
+            return int(event.fields["rank"])
+    return None
 
 
 def _sentence(cause: str, rank: int | None, fields: dict[str, Any]) -> str:

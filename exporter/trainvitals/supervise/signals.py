@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 
 _ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -22,15 +21,10 @@ class Signals:
         self.times = 0
         self._to_forward: list[int] = []
 
-    @contextmanager
-    def caught(self) -> Iterator[None]:
-        """Catch them within this block."""
-        before = {number: signal.signal(number, self._take) for number in (*_ENDS, *_FORWARDED)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def catch(self) -> None:
+        """Catch them from now on, to the end of this process: one that comes late must not change its status."""
+        for number in (*_ENDS, *_FORWARDED):
+            signal.signal(number, self._take)
 
     def _take(self, number: int, _: FrameType | None) -> None:
         if number in _FORWARDED:

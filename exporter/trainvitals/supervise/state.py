@@ -49,9 +49,10 @@ class State:
     past: list[Past] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
-    #: The incident that the attempt recovers from, and when the last step before it was made (wall time).
+    #: The incident that the attempt recovers from, and when the last step before it was made (wall time), and which.
     incident: int | None = None
     last_time: float | None = None
+    last_step: int | None = None
 
     def is_of_this_boot(self) -> bool:
         """Whether process ids in it still mean anything."""

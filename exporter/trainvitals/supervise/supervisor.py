@@ -76,13 +76,13 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise to the end; return the exit status."""
-        with self._signals.caught():
-            try:
-                return self._run()
-            except NoneLeftError as error:
-                return self._give_up(str(error), GIVEN_UP)
-            except OSError as error:
-                return self._give_up(str(error), NO_RESOURCES)
+        self._signals.catch()
+        try:
+            return self._run()
+        except NoneLeftError as error:
+            return self._give_up(str(error), GIVEN_UP)
+        except OSError as error:
+            return self._give_up(str(error), NO_RESOURCES)
 
     def _run(self) -> int:
         running = self._found_again()
@@ -123,10 +123,7 @@ class Supervisor:
         """Begin a run anew, or go on with one that was told to end or waited for its restart."""
         state, command = self._state, list(self._settings.command)
         if state.phase not in {"waiting", "preempted"} or state.command != command:
-            kept = State(command=command, attempt=state.attempt, incident=state.incident, rejected=state.rejected)
-            if state.phase in {"finished", "stopped"} or state.command != command:
-                kept.incident = None
-            self._state = kept
+            self._state = State(command=command, attempt=state.attempt, rejected=state.rejected)
         elif state.phase == "waiting":
             self._tell(f"going on after attempt {state.attempt}; {state.restarts} restarts so far")
         self._choice = self._choose({})
@@ -147,11 +144,20 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         child = start(command, environ, outputs=outputs, status_file=self._status_file(), mark=state.mark)
+        self._record_resumption()
         state.pid, state.started, state.phase = child.pid, child.started, "running"
         self._save()
         if choice.path is not None:
             self._tell(f"attempt {state.attempt} resumes from {choice.path}" + _at(choice.step))
         self._observe(child, (0, 0))
+
+    def _record_resumption(self) -> None:
+        """Complete the record of an end that the supervisor was told: only now is it known where the run goes on."""
+        state, step = self._state, self._choice.step
+        incident = state.incident
+        if incident is not None and state.phase == "preempted" and step is not None:
+            lost = None if state.last_step is None else max(0, state.last_step - step)
+            quietly(lambda: self._records.update_incident(incident, resume_step=step, steps_lost=lost))
 
     def _own_variables(self) -> dict[str, str]:
         folder = self._store.path("stacks")
@@ -260,8 +266,9 @@ class Supervisor:
 
     def _past(self, failure: Failure) -> Past:
         state, step = self._state, self._choice.step if self._choice.checkpoint is not None else None
-        further = failure.step is not None and (state.furthest is None or failure.step > state.furthest)
-        progress = step > (state.resumed or 0) if step is not None and self._settings.checkpoints else further
+        progress = failure.step is not None and (state.furthest is None or failure.step > state.furthest)
+        if self._settings.checkpoints is not None:
+            progress = step is not None and step > (state.resumed or 0)
         state.furthest = max((one for one in (state.furthest, failure.step) if one is not None), default=None)
         return Past(
             cause=failure.cause,
@@ -310,7 +317,7 @@ class Supervisor:
             },
         }
         state.incident = self._write_incident(failure.cause, failure.detected, columns)
-        state.last_time = last or failure.detected
+        state.last_time, state.last_step = last or failure.detected, failure.step
         if self._evidence is not None:
             self._evidence.keep_lines(attempt.console.lines)
             self._evidence.keep_dumps({**self._environ, **self._dump_variables()}, state.began)
@@ -383,7 +390,7 @@ class Supervisor:
             text = f"told to end by signal {number}" + _at(step, "after")
             columns: dict[str, object] = {"category": "resource", "last_step": step, "text": text, "decision": "obey"}
             state.incident = self._write_incident(name, self._clock(), columns)
-            state.last_time = last
+            state.last_time, state.last_step = last, step
             self._tell(f"attempt {state.attempt} ended: {text}; start the same command again to go on")
         state.phase = "preempted"
         self._save()

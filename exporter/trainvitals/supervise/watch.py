@@ -43,7 +43,7 @@ class Silence:
 class Rank:
     """One process that reports."""
 
-    def __init__(self, path: str, reader: rankfile.Reader, identity: Identity) -> None:
+    def __init__(self, path: str, reader: rankfile.Reader, identity: Identity, pid: int | None = None) -> None:
         self.path, self.identity = path, identity
         self._reader = reader
         self._shift = reader.header.started_wall - reader.header.started_monotonic
@@ -51,7 +51,8 @@ class Rank:
         self._after = self._offset = 0
         self._last_values: dict[int, bool] = {}
         self.started = reader.header.started_wall
-        self.pid: int | None = None
+        #: As its own file says, until its lock tells: in a container the two may differ.
+        self.pid = pid
         self.step: int | None = None
         self.last_time = self.started
         self.phase = "init"
@@ -183,16 +184,14 @@ class Ranks:
         except rankfile.RankFileError:
             return
         try:
-            identity = identity_of(reader.read_text()[0])
+            fields = reader.read_text()[0]
         except rankfile.RankFileError:
             reader.close()
             return
-        if (
-            identity.run == self._run
-            and identity.attempt == self._attempt
-            and reader.header.started_wall >= self._since
-        ):
-            self._ranks[path] = Rank(path, reader, identity)
+        identity, pid = identity_of(fields), fields.get("pid")
+        is_ours = identity.run == self._run and identity.attempt == self._attempt
+        if is_ours and reader.header.started_wall >= self._since:
+            self._ranks[path] = Rank(path, reader, identity, pid if isinstance(pid, int) else None)
         else:
             self._foreign.add(path)
             reader.close()
