@@ -147,3 +147,24 @@ def test_the_journals_of_a_folder_are_found(tmp_path):
         (tmp_path / name).touch()
 
     assert ["journal-n2.db", "journal.db"] == [os.path.basename(path) for path in journals_in(str(tmp_path))]
+
+
+def test_rows_that_somebody_else_wrote_cost_themselves(journal):
+    """SQLite takes any value in any column: texts for times, numbers for texts, broken JSON."""
+    journal.record("note", "llama", time=5.0, text="good")
+    base = journal._base.connection()
+    bad = [("soon", 1, "{}"), (9e999, 1, "{}"), (1.0, "first", "{}"), (b"x", 1, "{}")]
+    for number, (time, rank, details) in enumerate([*bad, (2.0, 1, "[" * 5000), (3.0, 1, "7")]):
+        base.execute(
+            "INSERT INTO events (key, run, kind, time, node, rank, step, text, details)"
+            " VALUES (?, 'llama', 'note', ?, 'n1', ?, NULL, 7, ?)",
+            (b"%d" % number, time, rank, details),
+        )
+    base.execute(
+        "INSERT INTO attempts VALUES (x'00', 'llama', 'n1', 0, 0, 1, 2, NULL, 'died', NULL, NULL, NULL, ?)",
+        ('{"train": 5.5, "data": "long", "init": NaN, "other": 1e999, "forward": true}',),
+    )
+
+    found = [(entry.time, entry.text, entry.details) for entry in journal.events("llama")]
+    assert [(2.0, "7", {}), (3.0, "7", {}), (5.0, "good", {})] == found
+    assert [{"train": 5.5}] == [one.phases for one in journal.attempts("llama")]

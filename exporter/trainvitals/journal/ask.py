@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -12,8 +13,6 @@ Ask: TypeAlias = Callable[[str, Sequence[object]], Sequence[tuple[Any, ...]]]
 Row = TypeVar("Row", Run, Attempt, Entry, Incident)
 
 _TABLES = {Run: "runs", Attempt: "attempts", Entry: "events", Incident: "incidents"}
-#: Columns that are JSON.
-_DOCUMENTS = ("details", "phases")
 
 
 def runs(ask: Ask) -> list[Run]:
@@ -89,10 +88,32 @@ def totals(ask: Ask, most: int) -> list[Total]:
 
 
 def _select(ask: Ask, row: type[Row], rest: str, *values: object) -> list[Row]:
-    columns = [field.name for field in fields(row)]
+    columns = {field.name: str(field.type) for field in fields(row)}
     make: Callable[..., Row] = row
     found = []
     for values_of_row in ask(f"SELECT {', '.join(columns)} FROM {_TABLES[row]} {rest}", values):  # noqa: S608  our names
-        named: dict[str, Any] = dict(zip(columns, values_of_row, strict=True))
-        found.append(make(**{name: details_of(v) if name in _DOCUMENTS else v for name, v in named.items()}))
+        try:
+            read = map(_read, columns.values(), values_of_row)
+            found.append(make(**dict(zip(columns, read, strict=True))))
+        except ValueError:
+            # SQLite keeps whatever is put into a column, and anybody may have: a row that makes no sense costs itself.
+            continue
     return found
+
+
+def _read(kind: str, value: object) -> object:
+    """Return a value as the annotation of its field says.  Raises ValueError where it is none of that."""
+    if value is None and kind.endswith("None"):
+        return None
+    if kind.startswith("str"):
+        return value if isinstance(value, str) else str(value)
+    if kind.startswith("dict"):
+        known = details_of(value)
+        return {name: number for name, number in known.items() if _is_number(number)} if "float" in kind else known
+    if not _is_number(value) or (kind.startswith("int") and not isinstance(value, int)):
+        raise ValueError(kind)
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
