@@ -77,7 +77,7 @@ class Ordering(hf.TrainerCallback):
     def __init__(self, give):
         self.give, self.rates = give, {}
 
-    def on_step_begin(self, args, state, control, optimizer=None, **_):
+    def on_step_begin(self, _, state, *__, optimizer=None, **___):
         """Give the orders, once, and note the rate."""
         if state.global_step == 0:
             self.give()
@@ -138,7 +138,7 @@ class Module(pl.LightningModule):
         self.weight = torch.nn.Parameter(torch.zeros(1))
         self.give, self.rates = give, []
 
-    def on_train_batch_start(self, batch, index):
+    def on_train_batch_start(self, _, index):
         """Give the orders, once, and note the rate."""
         if index == 0:
             self.give()
