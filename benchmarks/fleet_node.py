@@ -32,7 +32,10 @@ RUN = "fleet"
 DEVICES = 8
 #: What the stub has beyond its defaults: healthy, with links and activity.
 #: It looks for events in a file, so it shall look seldom.
-_BOARD = ("value * links 18", "value * gpm 1", "value * sram 0", "value * event_pause 100")
+_BOARD = (
+    *("value * links 18", "value * gpm 1", "value * event_pause 100"),
+    *("value * sram 0", "value * tpc_repair 0", "value * generation 5", "value * width 16"),
+)
 PORTS = 8
 STEPS_PER_SECOND = 20
 #: Steps until every detector that needs some has an opinion.

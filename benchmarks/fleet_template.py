@@ -29,8 +29,13 @@ _ALIVE = re.compile(
     r"|device_(utilization|\w*activity|\w*occupancy|\w*bandwidth)_ratio|device_(power_watts|temperature_celsius|clock_hertz)"
     r"|device_\w+_bytes_per_second)"
 )
-#: What this machine cannot have as a node does: a container may see no clock that is kept.
-_AS_ON_A_NODE = {"trainvitals_host_clock_synchronized": "1.0"}
+#: Series that are not those of a healthy node here: a container sees no clock that is kept, and the stub has banks
+#: without spare rows.
+_HEALTHY = {
+    re.compile(r"trainvitals_host_clock_synchronized"): "1.0",
+    re.compile(r"trainvitals_host_clock_(max_error|offset)_seconds"): "0.001",
+    re.compile(r'trainvitals_device_row_remap_banks\{.*spares="none".*'): "0.0",
+}
 #: By how much of itself in a second, or how far up and down.
 _STIR = (0.0, 0.01, -0.01, 0.02, 0.005, -0.02, 0.0)
 
@@ -88,7 +93,8 @@ def _compile(scrapes: Sequence[Scrape]) -> tuple[str, list[_Value]]:
         series = line.rpartition(" ")[0]
         points = [(scrape.time, texts[series]) for scrape, texts in zip(scrapes, seen, strict=True) if series in texts]
         name = series.partition("{")[0]
-        value = _value(points, name, is_growing=type_ in {"counter", "histogram"} or name.endswith(_GROWING))
+        healthy = next((text for pattern, text in _HEALTHY.items() if pattern.fullmatch(series)), None)
+        value = healthy or _value(points, name, is_growing=type_ in {"counter", "histogram"} or name.endswith(_GROWING))
         place = _placed(series).replace("%", "%%")
         if isinstance(value, str):
             lines.append(f"{place} {value}")
@@ -130,7 +136,7 @@ def _value(points: Sequence[tuple[float, str]], name: str, *, is_growing: bool) 
     texts = [text for _, text in points]
     if len(set(texts)) == 1:
         if not _ALIVE.fullmatch(name):
-            return _AS_ON_A_NODE.get(name, texts[0])
+            return texts[0]
         texts = [_stirred(texts[0], share) for share in _STIR]
         if is_growing:
             points = [points[0], (points[0][0] + 1, _stirred(texts[0], 0.01))]

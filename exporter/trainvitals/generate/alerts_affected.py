@@ -7,7 +7,7 @@ effect share (deploy/alertmanager/alertmanager.yml); these have the run.
 from __future__ import annotations
 
 from trainvitals.generate.limits import LIMITS
-from trainvitals.generate.records import CURRENT, RANK
+from trainvitals.generate.records import CURRENT_RANKS, RANK, START
 from trainvitals.generate.rules import Alert, indent
 from trainvitals.generate.texts import listed
 
@@ -28,9 +28,7 @@ count by (run) (
     or
     trainvitals_rank_device_info and on (uuid) {_DEVICE}
   )
-  and {RANK} (
-{indent(CURRENT, 4)}
-  )
+  and {RANK} {CURRENT_RANKS}
 ) > 0
 """
 # What a node showed before it went, if the run has not been started again since; ranks start minutes apart.
@@ -40,14 +38,12 @@ _WAS_THERE = f"""
   or
   trainvitals_start_timestamp_seconds offset 1h and on (instance) {_DOWN}
 ) + 600
-  > on (run) group_left () max by (run) (trainvitals_start_timestamp_seconds)
+  > on (run) group_left () {START}
 """
 _ON_NODE = f"""
 count by (run) (
   (trainvitals_rank_up and on (instance) {_NODE})
-  and {RANK} (
-{indent(CURRENT, 4)}
-  )
+  and {RANK} {CURRENT_RANKS}
   or
 {indent(_WAS_THERE)}
 ) > 0

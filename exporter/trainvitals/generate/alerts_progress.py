@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 from trainvitals.generate.limits import LIMITS
+from trainvitals.generate.records import SHOWN, STEP, UNSAVED
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import ON_RANK, last_step, listed
 
 _GOODPUT = "run:trainvitals_goodput:ratio"
 _STEP_AGE = "min by (run) (rank:trainvitals_step_age:seconds)"
 
-# The work that a failure would cost, by the node's clock or the log's: up to the last step, so that a stall adds none.
-_UNSAVED = """
-(
-  max by (run) (trainvitals_last_step_timestamp_seconds)
-  - on (run)
-  (
-    max by (run) (trainvitals_checkpoint_timestamp_seconds) > max by (run) (trainvitals_start_timestamp_seconds)
-    or
-    max by (run) (trainvitals_start_timestamp_seconds)
-  )
-)
-"""
 # In steps, which pauses, evaluations and slow hours do not stretch.  A step that falls, after a return to an earlier
 # checkpoint, makes increase() count too many: then the alert comes later, and not too early.
 _SAVED = "run:trainvitals_checkpoint_step:max"
 _OVERDUE = f"""
 max by (run) (
-  {_UNSAVED.strip()} > {LIMITS.checkpoint_overdue_least}
+  {UNSAVED} > {LIMITS.checkpoint_overdue_least}
   and on (run)
-  max by (run) (trainvitals_step) - on (run) last_over_time({_SAVED}[1d])
+  {STEP} - on (run) last_over_time({_SAVED}[1d])
     > on (run) {LIMITS.checkpoint_overdue_times} * increase({_SAVED}[1d]) / (changes({_SAVED}[1d]) > 0)
   and on (run)
   changes({_SAVED}[1d]) > 1
   or
-  {_UNSAVED.strip()} > {LIMITS.checkpoint_overdue_longest}
+  {UNSAVED} > {LIMITS.checkpoint_overdue_longest}
   and on (run) {_SAVED}
 )
 and on (run) max by (run) (trainvitals_rank_up) == 1
@@ -63,9 +52,7 @@ and on (run)
 """
 
 # A rank that no exporter shows is no loss of time but a gap in what is known.
-_ALL_SHOWN = (
-    "count by (run) (count by (run, rank) (trainvitals_rank_up)) >= on (run) max by (run) (trainvitals_world_size)"
-)
+_ALL_SHOWN = f"{SHOWN} >= on (run) max by (run) (trainvitals_world_size)"
 
 
 def _burns(times: str, long: str, short: str) -> str:

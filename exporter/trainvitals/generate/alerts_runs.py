@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from trainvitals.generate.alerts_affected import AFFECTED
+from trainvitals.generate.alerts_progress import PROGRESS
 from trainvitals.generate.limits import LIMITS
-from trainvitals.generate.records import PACE, RANK, STEP_AGE, ranks_in, step_age
+from trainvitals.generate.records import ENDED, PACE, RANK, STEP_AGE, ranks_in, step_age
 from trainvitals.generate.rules import Alert
 from trainvitals.generate.texts import ON_RANK, last_step, listed
 
 
 def _ended(state: str) -> str:
-    """Return the number of ranks of a run's newest attempt that ended in a state; absent when none did.
-
-    The few that ended are found first, and only they are joined; nothing recorded, which may be of the time before a
-    restart.
-    """
-    return f"""
-    count by (run) (
-      (trainvitals_heartbeat_timestamp_seconds and {RANK} trainvitals_rank_state{{state="{state}"}} == 1)
-      >= on (run) group_left () max by (run) (trainvitals_start_timestamp_seconds)
-    ) > 0
-    """
+    """Return the number of ranks of a run's newest attempt that ended in a state; absent when none did."""
+    return f'max by (run) ({ENDED}{{state="{state}"}}) > 0'
 
 
 def _ended_ranks(state: str) -> str:
@@ -49,6 +42,7 @@ max by (run) (
     {STEP_AGE} > {LIMITS.stall_slow_phase}
   )
   unless {RANK} trainvitals_step >= trainvitals_target_steps - 1
+  unless {RANK} trainvitals_phase{{phase="paused"}} == 1
 )
 """
 _STALLED_RANKS = listed(
@@ -56,7 +50,7 @@ _STALLED_RANKS = listed(
     ON_RANK + " for {{ .Value | humanizeDuration }} (phase {{ .Labels.phase }})",
 )
 
-RUNS: tuple[Alert, ...] = (
+_PROCESSES: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsRankDied",
         file="resource",
@@ -233,3 +227,5 @@ RUNS: tuple[Alert, ...] = (
         diagnosis_zh="rank 的事件文件给出异常和路径。与文件系统的剩余空间对照。",
     ),
 )
+
+RUNS: tuple[Alert, ...] = (*_PROCESSES, *PROGRESS, *AFFECTED)

@@ -19,6 +19,8 @@ RANK = "on (job, instance, run, rank)"
 TRAINING_PHASES = "|".join(gauges.TRAINING_PHASES)
 LEARNING_SIGNALS = "|".join(gauges.LEARNING_SIGNALS)
 
+#: When the newest attempt of each run began; ranks of one start minutes apart.
+START = "run:trainvitals_start_timestamp_seconds:max"
 #: Ranks of the newest attempt: they live, or they ended after its start.
 CURRENT = tidy(
     """
@@ -31,6 +33,15 @@ CURRENT = tidy(
 
 #: The same, recorded; in another group of rules it is that of the evaluation before.
 CURRENT_RANKS = "rank:trainvitals_newest_attempt:bool"
+#: How many of these ended in a state that is no good end.
+ENDED = "run:trainvitals_ranks_ended:count"
+#: How many ranks are shown, by any exporter.
+SHOWN = "run:trainvitals_ranks_shown:count"
+#: The target of a run, and the step of the newest attempt.
+TARGET = "run:trainvitals_target_steps:max"
+STEP = "run:trainvitals_step:max"
+#: What a failure would cost.
+UNSAVED = "run:trainvitals_unsaved:seconds"
 #: Seconds per second of each phase, over all ranks.
 PHASES = "run:trainvitals_phase_seconds:rate5m"
 STEP_AGE = "rank:trainvitals_step_age:seconds"
@@ -93,13 +104,22 @@ def _share_of_phases(phases: str) -> str:
     return f'sum by (run) ({PHASES}{{phase=~"{phases}"}}) / (sum by (run) ({PHASES}) > 0)'
 
 
-_PROGRESS = f"""
-clamp_max(
-  max by (run) (
-    trainvitals_step and {RANK} {CURRENT_RANKS}
-  )
-  / (max by (run) (trainvitals_target_steps) > 0),
-  1
+# By the node's clock or the log's, and up to the last step, so that a stall adds none.
+_UNSAVED = f"""
+max by (run) (trainvitals_last_step_timestamp_seconds)
+- on (run)
+(
+  max by (run) (trainvitals_checkpoint_timestamp_seconds) > {START}
+  or
+  {START}
+)
+"""
+
+# The few that ended so are found first, and only they are joined.
+_ENDED = f"""
+count by (run, state) (
+  (trainvitals_rank_state{{state=~"died|failed"}} == 1)
+  and {RANK} trainvitals_heartbeat_timestamp_seconds >= on (run) group_left () {START}
 )
 """
 
@@ -134,10 +154,47 @@ and on (run) trainvitals_rank_state{{state!="finished"}} == 1
 #: A group is evaluated from above to below, so what others need stands first.
 RECORDS: tuple[Record, ...] = (
     Record(
+        name=START,
+        expr="max by (run) (trainvitals_start_timestamp_seconds)",
+        help="When the newest attempt of the run began: the last of its ranks.",
+    ),
+    Record(
         name=CURRENT_RANKS,
-        expr=f"(\n{indent(CURRENT)}\n) ^ 0",
+        expr=f"""
+        (
+          trainvitals_rank_up == 1
+          or
+          trainvitals_heartbeat_timestamp_seconds >= on (run) group_left () {START}
+        ) ^ 0
+        """,
         help="1 for each rank of the newest attempt of a run: it lives, or ended after that attempt's start.",
         labels=("job", "instance", "run", "rank"),
+    ),
+    Record(
+        name=ENDED,
+        expr=_ENDED,
+        help="Ranks of the newest attempt that died or failed; absent while there is none.",
+        labels=("run", "state"),
+    ),
+    Record(
+        name=SHOWN,
+        expr="count by (run) (count by (run, rank) (trainvitals_rank_up))",
+        help="Ranks of the run that any exporter shows.",
+    ),
+    Record(
+        name=TARGET,
+        expr="max by (run) (trainvitals_target_steps)",
+        help="Planned number of steps of the run.",
+    ),
+    Record(
+        name=STEP,
+        expr=f"max by (run) (trainvitals_step and {RANK} {CURRENT_RANKS})",
+        help="Last step of the newest attempt of the run.",
+    ),
+    Record(
+        name=UNSAVED,
+        expr=_UNSAVED,
+        help="Time from the newest checkpoint of the run, or from its start, to its last step: what a failure costs.",
     ),
     Record(
         name=PHASES,
@@ -147,7 +204,7 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name="run:trainvitals_progress:ratio",
-        expr=_PROGRESS,
+        expr=f"clamp_max({STEP} / ({TARGET} > 0), 1)",
         help="Gauge progress: steps done over steps planned; absent without target_steps.",
     ),
     Record(
@@ -195,9 +252,9 @@ RECORDS: tuple[Record, ...] = (
     Record(
         name="run:trainvitals_remaining:seconds",
         # deriv, not rate: over a young series rate() divides by the whole window and promises too long a time.
-        expr="""
-        clamp_min(max by (run) (trainvitals_target_steps) - max by (run) (trainvitals_step), 0)
-        / (max by (run) (deriv(trainvitals_step[15m]) and on (job, instance, run, rank) trainvitals_rank_up == 1) > 0)
+        expr=f"""
+        clamp_min({TARGET} - {STEP}, 0)
+        / (max by (run) (deriv(trainvitals_step[15m]) and {RANK} trainvitals_rank_up == 1) > 0)
         """,
         help="Seconds until the last step, at the pace of the last 15 minutes, pauses included.",
     ),
