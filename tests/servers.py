@@ -76,17 +76,22 @@ class Webhook(PostServer):
 
 
 class Mailbox:
-    """A real SMTP server that keeps what it gets; first it gives the ``refusals``, one for each try."""
+    """A real SMTP server that keeps what it gets; first it refuses recipients with ``refusals``, one for each try."""
 
     def __init__(self, *refusals):
         self.messages = []
         self.refusals = list(refusals)
         self._controller = Controller(self, hostname="127.0.0.1", port=free_port())
 
-    async def handle_DATA(self, _server, _session, envelope):  # noqa: N802  the name that aiosmtpd calls
-        """Keep one message."""
+    async def handle_RCPT(self, _server, _session, envelope, address, _options):  # noqa: N802  the names are aiosmtpd's
+        """Take a recipient."""
         if self.refusals:
             return self.refusals.pop()
+        envelope.rcpt_tos.append(address)
+        return "250 go on"
+
+    async def handle_DATA(self, _server, _session, envelope):  # noqa: N802
+        """Keep one message."""
         self.messages.append(email.message_from_bytes(envelope.content, policy=email.policy.default))
         return "250 kept"
 

@@ -91,7 +91,8 @@ class Stack:
         self._servers.enter_context(self.mailbox)
         self._servers.enter_context(self.webhook)
         flags = ["--collect.interval=1s", f"--web.listen-address=127.0.0.1:{self.exporter_port}"]
-        self.spawn("exporter", [*self._command, *flags, f"--spool.folders={self.spool}"], **self._environ)
+        environ = {"STATE_DIRECTORY": str(self.folder / "state"), **self._environ}
+        self.spawn("exporter", [*self._command, *flags, f"--spool.folders={self.spool}"], **environ)
         self._start_alertmanager()
         self._start_prometheus()
         until(lambda: fetch(f"{self.exporter}/-/ready"), what="exporter ready")
