@@ -4,7 +4,8 @@ The lowest level is the least median of 5 losses in a row, or of more in a long 
 one odd batch is none.  Three tests, in groups of 5 losses:
 
 - far above: every one of the last 10 losses (in a long run, of the last 200th of it, at most 200) is above twice the
-  lowest level;
+  lowest level, and the last 5 above all of the 15 before: where batches of several kinds take turns, some in a row are
+  low by chance, and some are high.  Above the lowest level alone, it takes four times as many;
 - jumped: in a log of at most 200 losses, 5 in a row are above twice the lowest level, and a quarter above all of the
   10 before (of the 5 between nothing is asked: the jump is among them).  Logs of epochs have few more;
 - rising: every one of the last 20 is above 1.25 times the lowest level, and they rise still (Mann and Kendall, 1 %
@@ -41,6 +42,7 @@ from trainvitals.telemetry import Event, Step, Steps
 GROUP = 5
 FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
 RISEN, RISEN_POINTS, RISING_SCORE, RISING_NOISES = 1.25, 20, 2.33, 6.0
+FAR_LONGER = 4
 LEAST_OF_FIRST = 0.05
 #: A log of so many losses is short; there a jump over so much more than the groups before is enough.
 SHORT, JUMP = 200, 1.25
@@ -81,6 +83,8 @@ class LossDiverged:
         #: Losses in a row above each of the limits, where that began, and the last ones of the lower.
         self._far = self._risen = 0
         self._far_since = self._risen_since = 0
+        #: The highest loss of the 15 before it was far above.
+        self._far_before = 0.0
         self._recent: list[float] = []
         self._found = ""
         self._since = 0
@@ -261,12 +265,15 @@ class LossDiverged:
             self._risen = 0
             self._recent.clear()
         if is_far:
-            self._far_since = self._far_since if self._far else self._group_began
+            if not self._far:
+                self._far_since, self._far_before = self._group_began, max(self._highest, default=0.0)
             self._far += GROUP
         else:
             self._far = 0
         wanted = min(max(FAR_POINTS, FAR_SHARE * self._trace.points), MOST_POINTS)
         far = self._far / wanted
+        if lowest <= self._far_before and far < FAR_LONGER:
+            far = min(far, 0.99)
         before = list(self._highest)[:-1]
         if is_far and not self._found and before and self._trace.points <= SHORT and lowest > JUMP * max(before):
             self._found, self._since, self._before = "jumped", self._group_began, self._best

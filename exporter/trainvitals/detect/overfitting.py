@@ -5,7 +5,7 @@ When?, 1998), whose usual thresholds are 1 to 5 %: more than 1 % is an info, 3 %
 also be out of the noise of the evaluations themselves (4 standard errors: the best of many noisy evaluations is too
 good by about 2 sigma, so the usual 2 or 3 would find a fork in every flat curve), and both curves must have a trend
 since the best (Mann-Kendall, one chance in ten each).  The best of many noisy evaluations stays the best for a while by
-chance: until a fifth of them came behind it, a fork of less than 8 errors is an info.
+chance: a fork of less than 8 errors is an info until a fifth of them came behind it, and it was there in four in a row.
 
 - Dropout and augmentation put the training loss above the other: only trends are compared, never the gap alone.
 - A single bad evaluation: the last three count at least, by their middle.
@@ -41,6 +41,8 @@ LEAST_AFTER = 3
 ERRORS = 4.0
 #: A rise of so many needs no time to be sure of.
 SURE_ERRORS = 8.0
+#: Else it lasts for so many evaluations.
+SURE_IN_A_ROW = 4
 TREND = 1.28
 #: Of the generalisation loss: Prechelt's GL_1, GL_3 and GL_5.
 LOSS_STEPS: tuple[tuple[float, Severity], ...] = ((0.01, "info"), (0.03, "warning"), (0.05, "critical"))
@@ -66,9 +68,9 @@ class _Curve(NamedTuple):
     validation: list[float]
     train: list[float]
 
-    def without_last(self) -> _Curve:
-        """Return what was known one evaluation earlier."""
-        return _Curve(self.points[:-1], self.validation[:-1], self.train[:-1])
+    def without_last(self, count: int = 1) -> _Curve:
+        """Return what was known so many evaluations earlier."""
+        return _Curve(self.points[:-count], self.validation[:-count], self.train[:-count])
 
 
 class Overfitting(SplitDetector):
@@ -121,7 +123,7 @@ def _judge(split: str, points: list[Point]) -> Verdict | None:
         # What is beyond two standard errors is sure.
         sure = math.expm1(rise.size * (1.0 - 2.0 / rise.errors))
         severity = next((name for share, name in reversed(LOSS_STEPS) if sure >= share), "info")
-        if rise.errors < SURE_ERRORS and count - 1 - rise.best < ONSET_SHARE * count:
+        if rise.errors < SURE_ERRORS and not _lasts(curve, rise):
             severity = "info"
     elif _begins(curve, rise):
         ratio = 1.0
@@ -173,6 +175,13 @@ def _forks(curve: _Curve, known: Rise | None = None) -> bool:
         and trend(train) <= -TREND
         and trend(curve.validation[rise.best :]) >= TREND
     )
+
+
+def _lasts(curve: _Curve, rise: Rise) -> bool:
+    """Whether a fork that the noise might have made has been there for a while."""
+    if len(curve.points) - 1 - rise.best < ONSET_SHARE * len(curve.points):
+        return False
+    return all(_forks(curve.without_last(count)) for count in range(2, SURE_IN_A_ROW))
 
 
 def _begins(curve: _Curve, rise: Rise) -> bool:
