@@ -186,6 +186,32 @@ def test_without_a_finding_that_is_on_the_last_ones_are_told():
     assert ["s2", "s3", "s4"] == [row.text for row in answer.over]
 
 
+def test_an_interruption_that_is_over_is_told_as_what_was_wrong(tmp_path):
+    """With what came before it: the fault of the device."""
+    journal = Journal(str(tmp_path / "journal.db"), node="n1", clock=lambda: 100.0)
+    journal.record_run(Run(run=RUN, began=1.0, seen=500.0, state="finished"))
+    journal.record("device", "", time=95.0, text="XID 79 on device 3")
+    journal.record("change", RUN, time=300.0, step=90, text="later")
+    journal.record("restart", RUN, time=100.5, step=40, text="attempt 1")
+    journal.record_incident(RUN, "killed", detected=100.0, last_step=50)
+    journal.close()
+
+    answer = line.tell(Books([str(tmp_path / "journal.db")]).story(RUN))
+
+    assert (None, ["incident"]) == (answer.onset, [row.kind for row in answer.over])
+    assert ["XID 79 on device 3"] == [row.text for row in answer.before]
+
+
+def test_rows_that_come_again_and_again_are_one():
+    """Of each kind, as long as nothing else is between; the last is shown."""
+    kinds = ["checkpoint", "evaluation", "checkpoint", "change", "checkpoint", "evaluation", "evaluation"]
+    rows = [line.Row(float(place), kind, str(place)) for place, kind in enumerate(kinds)]
+
+    assert ["1", "2 times, the last: 2", "3", "4", "2 times, the last: 6"] == [
+        row.text for row in timeline_show.gathered(rows)
+    ]
+
+
 def test_a_run_that_died_without_a_finding_went_wrong_at_its_end():
     """And the fault of the node before it is what came before."""
     dead = Attempt(run=RUN, node="n1", rank=0, attempt=0, began=0.0, seen=90.0, ended=90.0, state="died", last_step=7)

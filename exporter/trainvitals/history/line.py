@@ -38,7 +38,7 @@ class Answer:
     """What goes wrong, since when, and what came before.
 
     ``onset`` is the first finding that is still on, or how the run ended if that was bad; ``others`` are on as well,
-    and ``over`` are the last findings that are not on any more, where nothing is.
+    and ``over`` are the last findings that are not on any more, and interruptions, where nothing is.
     """
 
     onset: Row | None
@@ -63,6 +63,7 @@ def tell(story: Story) -> Answer:
     onset = active[0] if active else None
     if onset is None and state in _BAD:
         onset = next((row for row in reversed(rows) if row.kind in {"incident", "end"}), None)
+    over = sorted([*over, *(row for row in rows if row.kind == "incident")], key=lambda row: row.time)
     suspects = [row for row in rows if row.kind in SUSPECTS]
     anchor = onset or (over[-1] if over else None)
     before = () if anchor is None else tuple(row for row in suspects if _is_before(row, anchor))[-MOST_SUSPECTS:]
@@ -145,6 +146,8 @@ def _findings(entries: Sequence[Entry]) -> tuple[list[Row], list[Row]]:
 
 
 def _is_before(row: Row, anchor: Row) -> bool:
-    if row.step is not None and anchor.step is not None and row.kind not in {"device", "kernel"}:
+    # Steps come again after a restart, and an interruption has a time of its own.
+    by_step = anchor.kind == "finding" and row.kind != "restart"
+    if by_step and row.step is not None and anchor.step is not None:
         return row.step <= anchor.step and row.time <= anchor.time + _KNOWN_TO
-    return row.time <= anchor.time + 1.0
+    return row.time <= anchor.time + (0.0 if row.kind == "restart" else 1.0)

@@ -83,17 +83,21 @@ def show(story: Story, answer: Answer, rows: Sequence[Row], file: IO[str], *, wh
 
 
 def gathered(rows: Sequence[Row]) -> list[Row]:
-    """Put rows of one kind, of those that come again and again, into the last of them where no other is between."""
-    found: list[Row] = []
-    times = 1
+    """Put rows of one kind, of those that come again and again, into the last of them where nothing else is between."""
+    found: list[Row | None] = []
+    #: Since the last row of another kind: how many there were of each, and the place of the last.
+    often: dict[str, tuple[int, int]] = {}
     for row in rows:
-        if found and row.kind == found[-1].kind and row.kind in _OFTEN:
-            times += 1
-            found[-1] = replace(row, text=f"{times} times, the last: {row.text}")
-        else:
-            times = 1
+        if row.kind not in _OFTEN:
+            often.clear()
             found.append(row)
-    return found
+            continue
+        times, place = often.get(row.kind, (0, 0))
+        if times:
+            found[place] = None
+        often[row.kind] = (times + 1, len(found))
+        found.append(replace(row, text=f"{times + 1} times, the last: {row.text}") if times else row)
+    return [row for row in found if row is not None]
 
 
 def choose(rows: Sequence[Row], room: int, onset: Row | None) -> tuple[list[Row], int]:
