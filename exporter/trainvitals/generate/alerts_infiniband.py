@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import ERRORS_WINDOW, SETTLED, chinese, rising
+from trainvitals.generate.expressions import ERRORS_WINDOW, chinese, rising, settled
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert, indent
 
@@ -119,7 +119,7 @@ INFINIBAND: tuple[Alert, ...] = (
         max by (instance, hca, port) (
           increase(trainvitals_infiniband_errors_total{{kind=~"{_PORT_ERRORS}"}}[{ERRORS_WINDOW}])
         ) > {LIMITS.infiniband_errors}
-{indent(SETTLED, 8)}
+{indent(settled(LIMITS.boot_settles), 8)}
         """,
         wait=LIMITS.link_errors_for,
         keep=LIMITS.signal_keep,

@@ -30,6 +30,8 @@ NOTICES = (
 #: Counted, for a single one means nothing.
 CORRECTED = ("memory_corrected", "machine_check_corrected")
 
+_CORRECTED = f'trainvitals_kernel_events_total{{kind=~"{"|".join(CORRECTED)}"}}'
+
 
 def _complained(kinds: tuple[str, ...]) -> str:
     return recent("instance, kind", f'{_LAST}{{kind=~"{"|".join(kinds)}"}}', LIMITS.kernel_window)
@@ -154,11 +156,9 @@ KERNEL: tuple[Alert, ...] = (
         gauge="health",
         # After a restart the exporter counts again from the oldest record that is left: a fall is no new error.
         expr=f"""
-        max by (instance, kind) (
-          increase(trainvitals_kernel_events_total{{kind=~"{"|".join(CORRECTED)}"}}[{LIMITS.kernel_window:duration}])
-        ) >= {LIMITS.corrected_errors}
+        max by (instance, kind) (increase({_CORRECTED}[{LIMITS.kernel_window:duration}])) >= {LIMITS.corrected_errors}
         unless on (instance, kind)
-        resets(trainvitals_kernel_events_total[{LIMITS.kernel_window:duration}]) > 0
+        resets({_CORRECTED}[{LIMITS.kernel_window:duration}]) > 0
         """,
         keep=LIMITS.signal_keep,
         summary="Hardware of node {{ $labels.instance }} has more and more errors, corrected so far",

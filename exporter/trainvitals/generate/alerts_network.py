@@ -5,7 +5,7 @@ A port for RoCE or InfiniBand has an interface beside it: each trouble is told o
 
 from __future__ import annotations
 
-from trainvitals.generate.expressions import ERRORS_WINDOW, SETTLED, chinese, rising
+from trainvitals.generate.expressions import ERRORS_WINDOW, chinese, rising, settled
 from trainvitals.generate.limits import LIMITS
 from trainvitals.generate.rules import Alert, indent
 
@@ -61,11 +61,9 @@ NETWORK: tuple[Alert, ...] = (
         category="resource",
         severity="warning",
         gauge="health",
-        # A counter that began anew comes from a boot, in which links go down and up.
         expr=f"""
         max by (instance, interface) (increase(trainvitals_network_carrier_downs_total[1h])) >= {LIMITS.link_flaps}
-        unless on (instance, interface)
-        resets(trainvitals_network_carrier_downs_total[1h]) > 0
+{indent(settled(3600), 8)}
         unless on (instance, interface)
         trainvitals_infiniband_port_info{{link_layer="infiniband"}}
         """,
@@ -122,7 +120,7 @@ NETWORK: tuple[Alert, ...] = (
         max by (instance, interface) (
           increase(trainvitals_network_errors_total{{kind=~"{_INTERFACE_ERRORS}"}}[{ERRORS_WINDOW}])
         ) > {LIMITS.network_errors}
-{indent(SETTLED, 8)}
+{indent(settled(LIMITS.boot_settles), 8)}
         """,
         wait=LIMITS.link_errors_for,
         keep=LIMITS.signal_keep,

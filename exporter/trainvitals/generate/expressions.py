@@ -42,14 +42,20 @@ def chinese(template: str) -> str:
 
 DEVICE_USERS_ZH = chinese(DEVICE_USERS)
 
-#: Follows a rule about errors of links: while links are trained after a boot, they make some.
-SETTLED = f"""\
-unless on (instance)
-trainvitals_snapshot_timestamp_seconds - on (job, instance) trainvitals_host_boot_timestamp_seconds
-  < {LIMITS.boot_settles}"""
-
 #: Within this span errors of network links are counted.
 ERRORS_WINDOW = f"{LIMITS.link_errors_window:duration}"
+
+
+def settled(seconds: int | Limit) -> str:
+    """Return what follows a rule about links: while they are trained after a boot, they go down and have errors.
+
+    By a boot within so many ``seconds``, and not by counters that began anew: that would read twice as much.
+    """
+    return (
+        "unless on (instance)\n"
+        "trainvitals_snapshot_timestamp_seconds - on (job, instance) trainvitals_host_boot_timestamp_seconds\n"
+        f"  < {seconds}"
+    )
 
 
 def age(timestamps: str) -> str:
