@@ -304,11 +304,12 @@ def test_a_message_says_where_and_what_to_do(story, who, fault):
 @pytest.mark.parametrize("fault", TITLES)
 @pytest.mark.parametrize("who", EVERYBODY)
 def test_the_end_of_a_fault_asks_for_nothing(story, who, fault):
-    """It says where and until when, and has no action."""
+    """It says where and until when, and has no action and nothing to silence."""
     [text] = story.told.about(who, fault, "resolved")
 
     assert {"en": "Until", "zh": "结束"}[who[-2:]] in text
     assert ACTIONS[fault][who[-2:]] not in text
+    assert "silences" not in text
 
 
 def test_robots_were_down_and_notifier_and_mail_server_were_asked_again(story):

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from trainvitals.bundle.sinks import STATUS_HEADER
+from trainvitals.generate.inhibitions import inhibit_rules
 from trainvitals.generate.rules import JOB
 from trainvitals.generate.write import rules_for_bundle
 
@@ -103,20 +104,10 @@ def alertmanager(pace: Pace, *, webhook: str, mail: str | None, templates: Path,
                     *([to_robots, {"receiver": "terminal"}] if robots else []),
                 ],
             },
-            "inhibit_rules": inhibitions(),
+            "inhibit_rules": inhibit_rules(),
             "receivers": [terminal, {"name": "nobody"}, *([people] if robots else [])],
         }
     )
-
-
-def inhibitions() -> list[dict[str, Any]]:
-    """Return which alerts quiet which: the repository's; none where only the package is installed."""
-    try:
-        text = (Path(__file__).parents[3] / "deploy/alertmanager/alertmanager.yml").read_text(encoding="utf-8")
-    except OSError:
-        return []
-    found: list[dict[str, Any]] = yaml.safe_load(text)["inhibit_rules"]
-    return found
 
 
 def write(folder: Path, files: Mapping[str, str]) -> None:

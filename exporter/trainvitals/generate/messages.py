@@ -65,7 +65,7 @@ ENGLISH = Words(
 CHINESE = Words(
     suffix="_zh",
     colon="：",
-    severities={"critical": "严重", "warning": "警告", "info": "提示"},
+    severities={"critical": "严重", "warning": "一般", "info": "提示"},
     firing="告警",
     resolved="恢复",
     where="位置",
@@ -113,8 +113,8 @@ EVIDENCE_COLON_{{ .Annotations.description@ }}
 {{ define "trainvitals.text@" -}}
 {{ range .Alerts }}{{ template "trainvitals.text.alert@" . }}
 {{ end }}-- \n\
-SILENCE_COLON_SILENCE URL
-FOOTER_ {{ .ExternalURL }}
+{{ if eq .Status "firing" }}SILENCE_COLON_SILENCE URL
+{{ end }}FOOTER_ {{ .ExternalURL }}
 {{ end }}
 """
 
@@ -123,7 +123,7 @@ _CHAT = """\
 {{ define "trainvitals.chat@" -}}
 {{ range $index, $alert := .Alerts }}{{ if lt $index 5 }}{{ template "trainvitals.text.alert@" $alert }}
 {{ end }}{{ end }}{{ if gt (len .Alerts) 5 }}CUT_ {{ len .Alerts }}
-{{ end }}SILENCE_COLON_SILENCE URL
+{{ end }}{{ if eq .Status "firing" }}SILENCE_COLON_SILENCE URL{{ end }}
 {{- end }}
 """
 
@@ -151,7 +151,7 @@ _HTML = """\
 <p style="margin:4px 0"><a href="RUNBOOK URL">RUNBOOK_</a>{{ template "trainvitals.dashboard@" . }}</p>
 </div>
 {{ end -}}
-<p style="color:#888"><a href="SILENCE URL">SILENCE_</a> · FOOTER_ \
+<p style="color:#888">{{ if eq .Status "firing" }}<a href="SILENCE URL">SILENCE_</a> · {{ end }}FOOTER_ \
 <a href="{{ .ExternalURL }}">{{ .ExternalURL }}</a></p>
 </body></html>
 {{ end }}
