@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from trainvitals.follow.opened import Position
 from trainvitals.follow.tail import Begin, Tail
 
 ALL = 1 << 30
@@ -127,6 +128,15 @@ def test_goes_on_after_a_restart(log):
     tail = Tail(str(log), tail.position())
 
     assert read(tail) == "two 2222\nthree 3333\n"
+
+
+def test_a_position_that_an_older_version_saved(log):
+    """It says nothing of the file before, and leads to its place still."""
+    tail = Tail(str(log))
+    read(tail, 9)
+    saved = list(tail.position())[:5]
+
+    assert read(Tail(str(log), Position.of(saved))) == "two 2222\nthree 3333\n"
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
