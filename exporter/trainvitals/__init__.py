@@ -10,6 +10,7 @@ from trainvitals._version import __version__
 from trainvitals.probe import checkpoint, evaluate, event, finish, init, log, phase, step
 
 if TYPE_CHECKING:
+    from trainvitals.probe.checkpoints import checkpoints
     from trainvitals.probe.data import data
     from trainvitals.probe.guarded import guarded
     from trainvitals.probe.orders import knob, on_checkpoint, should_stop
@@ -19,6 +20,7 @@ __all__ = [
     "__version__",
     "auto",
     "checkpoint",
+    "checkpoints",
     "data",
     "evaluate",
     "event",
@@ -36,6 +38,7 @@ __all__ = [
 
 #: What is imported when a training asks for it, and where it is.
 _LATER = {
+    "checkpoints": "checkpoints",
     "data": "data",
     "guarded": "guarded",
     "knob": "orders",

@@ -14,13 +14,14 @@ from trainvitals.supervise.checkpoints.base import DamagedError, Format, step_of
 from trainvitals.supervise.checkpoints.distributed import Distributed
 from trainvitals.supervise.checkpoints.huggingface import HuggingFace
 from trainvitals.supervise.checkpoints.lightning import Lightning
+from trainvitals.supervise.checkpoints.policy import Policy
 from trainvitals.supervise.checkpoints.safetensors import Safetensors
 from trainvitals.supervise.checkpoints.shards import Shards
 from trainvitals.supervise.checkpoints.torch_zip import TorchZip
 
 __all__ = ["FORMATS", "Checkpoint", "DamagedError", "Passed", "find", "newest"]
 
-FORMATS: tuple[Format, ...] = (HuggingFace(), Distributed(), Shards(), Safetensors(), Lightning(), TorchZip())
+FORMATS: tuple[Format, ...] = (Policy(), HuggingFace(), Distributed(), Shards(), Safetensors(), Lightning(), TorchZip())
 #: lightning_logs/version_0/checkpoints/x.ckpt lies so deep.
 _DEPTH = 4
 _MOST_ENTRIES = 20_000
