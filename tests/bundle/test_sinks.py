@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import smtplib
+import subprocess
 import sys
 from email.message import EmailMessage
 from queue import SimpleQueue
 
 import pytest
+from tests.helpers import free_port
 
 from trainvitals.bundle.sinks import STATUS_HEADER, MailSink, Message, WebhookSink, from_webhook
 
@@ -134,6 +136,32 @@ def test_an_open_connection_does_not_keep_the_mail_server(queue):
     client = smtplib.SMTP(host, int(port), timeout=30)
     sink.close()
     client.close()
+
+
+def test_the_inbox_prints_what_people_would_be_told():
+    """As a process, on an address of choice: a health check finds it, a message is printed, SIGTERM ends it well."""
+    address = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "trainvitals.bundle.inbox", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == f"listening on http://{address}/\n"
+        connection = http.client.HTTPConnection(address, timeout=30)
+        connection.request("GET", "/-/healthy")
+        statuses = [connection.getresponse().status]
+        connection.close()
+        connection.request("POST", "/alertmanager", json.dumps({"alerts": [ALERT]}))
+        statuses.append(connection.getresponse().status)
+        connection.close()
+        printed = [process.stdout.readline() for _ in range(5)]
+        process.terminate()
+
+    assert (statuses, process.returncode) == ([200, 200], 0)
+    assert printed == [
+        "FIRING TrainvitalsLossNonfinite\n",
+        "Where: run demo\n",
+        "Evidence: rank 0 on node: since step 1002: loss is NaN; before: 4.8 at step 1001.\n",
+        "What to do: Data first: look at the batch of that step. Parameters: half the learning rate.\n",
+        "\n",
+    ]
 
 
 def test_without_its_library_there_is_no_mail_server(monkeypatch, queue):

@@ -42,11 +42,12 @@ def service(request):
 
 
 def test_it_has_the_services_and_profiles_that_the_documentation_promises():
-    """Without a profile the four servers start; the training, the GPU exporter and the notifier wait for theirs."""
+    """Without a profile the four servers start; training and inbox, GPU exporter and notifier wait for theirs."""
     assert {name: service.get("profiles", []) for name, service in SERVICES.items()} == {
         "exporter": [],
         "exporter-gpu": ["gpu"],
         "demo": ["demo"],
+        "inbox": ["demo"],
         "prometheus": [],
         "alertmanager": [],
         "notifier": ["notify"],
@@ -171,6 +172,18 @@ def test_secrets_come_from_files_that_are_not_committed():
                 assert value == "$$__file{/run/secrets/grafana_admin_password}"
     ignored = (ROOT / "deploy/docker/secrets/.gitignore").read_text(encoding="utf-8").split("\n")
     assert "*" in ignored
+
+
+def test_the_demo_gets_what_the_shipped_settings_post():
+    """The inbox is called as the webhook that nobody has changed, which resolves nowhere else, and is not published."""
+    service = SERVICES["inbox"]
+    config = yaml.safe_load((ROOT / "deploy/alertmanager/alertmanager.yml").read_text(encoding="utf-8"))
+    [webhook] = config["receivers"][0]["webhook_configs"]
+    host, _, port = webhook["url"].split("/")[2].partition(":")
+
+    assert service["networks"]["default"]["aliases"] == [host]
+    assert service["entrypoint"][-1] == f"0.0.0.0:{port}"
+    assert "ports" not in service
 
 
 def test_the_notifier_finds_its_settings_and_the_secrets_that_they_name():

@@ -90,7 +90,7 @@ def _clean(text: str) -> str:
 class WebhookSink:
     """An HTTP server that takes what Alertmanager posts; ``url`` is where."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, host: str = LOOPBACK, port: int = 0) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:  # the name is http.server's
                 try:
@@ -105,11 +105,17 @@ class WebhookSink:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
+            def do_GET(self) -> None:
+                # For health checks.
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
             def log_message(self, *_: object) -> None:
                 pass  # The terminal is for the messages.
 
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}/"
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self.url = f"http://{host}:{self._server.server_address[1]}/"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="webhook", daemon=True)
         self._thread.start()
 
