@@ -217,3 +217,11 @@ def test_the_parts_of_a_loss_of_preferences_are_no_reward():
     tape = Tape(LossDiverged())
     tape.play([0.6] * 50, **{"rewards/margins": 0.1, "rewards/chosen": -1.0})
     assert tape.play([3.0] * 50, **{"rewards/margins": 0.1, "rewards/chosen": -1.0})[-1].active
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_of_three_kinds_in_any_order_do_not_diverge(seed):
+    """Five easy ones in a row are a low level by chance, and ten others are far above it."""
+    numbers = random.Random(seed)
+    losses = [numbers.choice((0.45, 1.8, 4.0)) * (1.0 + numbers.gauss(0.0, 0.05)) for _ in range(1500)]
+    assert first_active(Tape(LossDiverged()).play(losses)) is None

@@ -165,3 +165,28 @@ def test_no_sequence_of_steps_is_too_strange(sequence):
             assert 0.0 <= verdict.ratio < math.inf
             assert all(map(math.isfinite, verdict.statistics.values()))
             assert bool(verdict.evidence) == verdict.active == (verdict.since_step is not None)
+
+
+def test_one_of_several_losses_is_found_where_none_is_called_so():
+    """A generator's: at its eighth report in a row, and by its name."""
+    tape = Tape(NonfiniteLoss())
+    tape.play([None] * 20, loss_G=1.5, loss_D=0.4)
+    verdicts = tape.play([None] * 12, loss_G=math.nan, loss_D=0.4)
+    assert first_active(verdicts) == 7
+    assert verdicts[-1].evidence == "since step 28: loss_G is NaN in 2 or more steps"
+    assert verdicts[-1].severity == "critical"
+
+
+def test_a_part_that_is_nan_now_and_then_is_none():
+    """Batches without an object have no loss of boxes."""
+    tape = Tape(NonfiniteLoss())
+    for _ in range(20):
+        assert first_active(tape.play([None] * 7, box_loss=math.nan, cls_loss=1.0)) is None
+        tape.play([None], box_loss=0.5, cls_loss=1.0)
+
+
+def test_a_part_beside_a_loss_that_is_finite_is_none():
+    """It may not be computed at all; neither is a scale, or a step that has other numbers only."""
+    tape = Tape(NonfiniteLoss())
+    assert not any(verdict.active for verdict in tape.play([2.0] * 50, aux_loss=math.nan))
+    assert Tape(NonfiniteLoss()).play([None] * 50, loss_scale=math.inf, lr=math.nan) == [None] * 50

@@ -92,6 +92,17 @@ def _is_reward(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
+def is_loss(name: str) -> bool:
+    """Whether a name is that of a loss, or of a part of one.
+
+    >>> is_loss("loss_G"), is_loss("train/box_loss"), is_loss("errD"), is_loss("loss_scale"), is_loss("lossless")
+    (True, True, True, False, False)
+    """
+    words = plain(name).split("_")
+    return "scale" not in words and not {"loss", "losses", "lossd", "lossg", "errd", "errg"}.isdisjoint(words)
+
+
+@functools.lru_cache(maxsize=1024)
 def _side(name: str) -> int:
     """Return whose loss it is of two models against each other: 1 the generator's, -1 the discriminator's, else 0."""
     words = plain(name).split("_")

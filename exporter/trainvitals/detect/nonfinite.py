@@ -1,6 +1,10 @@
 """Non-finite loss: NaN or infinity in a single step is enough.
 
 In PromQL this is invisible: comparisons with NaN are false, and one step in many is scraped.
+
+Where a training logs several losses and none that is called so (a generator's and a discriminator's), one of them that
+is not finite in 8 reports in a row is a finding.  Beside a loss that is finite such a part is none: it may not be
+computed at all.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import math
 from collections import deque
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict, by_pieces
+from trainvitals.detect.metric_names import is_loss
 from trainvitals.telemetry import Step, Steps
 
 #: Long enough for several scrapes and for Alertmanager's group wait; then the counter alone remembers.
@@ -19,6 +24,9 @@ SEARCH_STEPS = 32
 #: The batches of so many steps are asked for; what is in several of them is what to look at.  The answer is part of a
 #: label, so it is given anew after 1, 2, 4 and 8 steps.
 ODD_STEPS = 8
+#: Reports in a row in which a loss among others is not finite: a part may be empty in a batch or two.
+PARTS = 8
+_LONGEST = 64
 
 
 class NonfiniteLoss:
@@ -44,6 +52,9 @@ class NonfiniteLoss:
         self._last_finite: tuple[int, float] | None = None
         #: Of the episode that is shown: first step and loss, number of steps, and the last finite loss before it.
         self._first = (0, "")
+        self._name = "loss"
+        #: Reports in a row with a loss that is not finite, in a training that logs none that is called so.
+        self._parts = 0
         self._counts: list[int] = []
         self._steps = 0
         self._before: tuple[int, float] | None = None
@@ -61,8 +72,10 @@ class NonfiniteLoss:
             self._skipped.append(step.count)
         loss = step.values.get("loss")
         if loss is None:
+            if not self._seen:
+                self._look_at_parts(step)
             return
-        self._seen = True
+        self._seen, self._name = True, "loss"
         word = _word(loss, step.values.get("grad_norm", 0.0))
         if not word:
             self._last_finite = (step.step, loss)
@@ -72,24 +85,44 @@ class NonfiniteLoss:
             self._searching += 1
             self._latch.update(0.0, step)
         else:
-            if not self._latch.open:
-                self._first, self._steps, self._before = (step.step, word), 0, self._last_finite
-                self._counts = []
-            self._steps += 1
-            if len(self._counts) < ODD_STEPS:
-                self._counts.append(step.count)
-            self._latch.update(float(self._steps), step)
+            self._find(step, word)
+
+    def _find(self, step: Step, word: str) -> None:
+        if not self._latch.open:
+            self._first, self._steps, self._before = (step.step, word), 0, self._last_finite
+            self._counts = []
+        self._steps += 1
+        if len(self._counts) < ODD_STEPS:
+            self._counts.append(step.count)
+        self._latch.update(float(self._steps), step)
+
+    def _look_at_parts(self, step: Step) -> None:
+        """Look at losses by other names; a step that has none of them says nothing."""
+        parts = {name: value for name, value in step.values.items() if is_loss(name)}
+        if not parts:
+            return
+        bad = next((name for name, value in parts.items() if not math.isfinite(value)), None)
+        self._parts = 0 if bad is None else self._parts + 1
+        if bad is not None and self._parts >= PARTS:
+            self._name = bad[:_LONGEST]
+            self._find(step, _word(parts[bad], 0.0))
+        elif bad is None:
+            self._latch.update(0.0, step)
 
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, up to one that turns the signal on; return how many."""
         columns, count = steps.columns, len(steps)
         if self._latch.held or not (_are_sound(steps) and self._timeline.leads_to(steps)):
             return by_pieces(self, steps)
+        if not self._seen and "loss" not in columns:
+            if not all(steps.is_finite(name) for name in columns if is_loss(name)):
+                return by_pieces(self, steps)
+            self._parts = 0 if any(map(is_loss, columns)) else self._parts
         if self._timeline.begins_anew(steps[0]):
             self._begin_anew()
         self._timeline.go_on(steps, count)
         if (losses := columns.get("loss")) is not None:
-            self._seen = True
+            self._seen, self._name = True, "loss"
             self._last_finite = (steps.numbers[-1], losses[-1])
             self._searching = 0
         return count
@@ -102,13 +135,13 @@ class NonfiniteLoss:
 
     def verdict(self) -> Verdict | None:
         """Return the number of non-finite steps of this episode as the ratio; None as long as there is no loss."""
-        if not self._seen:
+        if not self._seen and not self._latch.held:
             return None
         if not self._latch.held:
             gated = "" if not self._searching else "the loss scaler skips steps and looks for its scale"
             return Verdict(ratio=0.0, statistics={"steps": 0.0}, severity="info", gated=gated)
         number, word = self._first
-        evidence = f"since step {number}: loss is {word} in {_about(self._steps)}"
+        evidence = f"since step {number}: {self._name} is {word} in {_about(self._steps)}"
         if self._before is not None:
             evidence += f"; before: {self._before[1]:.4g} at step {self._before[0]}"
         return Verdict(
