@@ -54,7 +54,7 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
 
 @pytest.mark.parametrize(
     "name",
-    ["step", "log", "phase", "evaluate", "checkpoint", "event", "finish", "init", "auto", "data", "guarded"],
+    ["step", "log", "phase", "evaluate", "checkpoint", "event", "finish", "init", "auto", "data", "guarded", "resume_path"],
 )
 def test_every_call_of_the_probe_is_documented(name):
     """docs/probe.md has a row for each public call."""

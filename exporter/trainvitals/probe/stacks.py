@@ -6,6 +6,8 @@ collective or for a file.  The signal is one of the real-time ones that nobody e
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import faulthandler
 import os
 import signal
@@ -30,4 +32,12 @@ def register(environ: Mapping[str, str]) -> bool:
     path = os.path.join(folder, f"{os.getpid()}{ENDING}")
     _file = open(path, "a", encoding="utf-8")  # noqa: SIM115  See above.
     faulthandler.register(SIGNAL, file=_file, all_threads=True, chain=False)
+    # A training may start a Python for each step; a forked child must leave the file of its parent alone.
+    atexit.register(_remove, path, os.getpid())
     return True
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
