@@ -134,7 +134,7 @@ def test_rules_are_written_with_the_numbers_of_the_site(written, tmp_path):
     stalled = rule(folder, "resource.yml", "TrainvitalsStepStalled")
 
     assert said.output.splitlines() == [
-        f"written: {name}.yml" for name in ("data", "meta", "parameter", "recording", "resource")
+        f"written: {name}.yml" for name in ("data", "hardware", "meta", "parameter", "recording", "resource")
     ]
     assert "> 1200\n" in stalled["expr"]
     assert "> 1800\n" in stalled["expr"]
@@ -147,7 +147,7 @@ def test_rules_are_written_with_the_numbers_of_the_site(written, tmp_path):
     head = "# Thresholds of this site: stall: 20m, memory_available_ratio: 0.1, exporter_down_window: 10m, "
     assert (folder / "meta.yml").read_text().splitlines()[1] == head + "collector_for: 45s, loss_window: 1h"
     assert (folder / "own.yml").read_text() == "groups: []\n"
-    assert promtool("check", "rules", "--lint=all", *sorted(rule_files()), cwd=folder).count("SUCCESS") == 5
+    assert promtool("check", "rules", "--lint=all", *sorted(rule_files()), cwd=folder).count("SUCCESS") == 6
 
 
 def test_the_command_says_what_is_stale(written, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainvitals.generate.alerts import rule_files
+from trainvitals.generate.alerts import FILES, rule_files
 from trainvitals.generate.write import render, rules_for_bundle, write
 
 pytest.importorskip("grafana_foundation_sdk", reason="grafana-foundation-sdk is not installed")
@@ -49,7 +49,7 @@ def test_a_check_names_what_is_stale_and_writes_nothing(tmp_path):
 def test_a_bundle_gets_the_committed_rules():
     """`trainvitals up` runs with the same rules as the repository holds."""
     assert rules_for_bundle() == rule_files()
-    assert {"recording.yml", "resource.yml", "data.yml", "parameter.yml", "meta.yml"} == set(rules_for_bundle())
+    assert set(rules_for_bundle()) == {f"{name}.yml" for name in ("recording", *FILES)}
     for name, text in rules_for_bundle().items():
         assert (ROOT / "alert_rules" / name).read_text(encoding="utf-8") == text
 

@@ -46,7 +46,7 @@ def test_prometheus_accepts_its_configuration(tmp_path):
 
     said = output("promtool", "check", "config", str(config))
 
-    assert "5 rule files found" in said
+    assert "6 rule files found" in said
     assert "WARNING" not in said
 
 

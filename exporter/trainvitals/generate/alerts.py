@@ -32,7 +32,10 @@ _HOSTS = (*INFINIBAND, *NETWORK, *STORAGE, *SPACE, *HOST, *KERNEL, *CLOCK)
 ROWS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *PACE, *LOGS, *_DEVICES, *_HOSTS, *META)
 
 #: The rule files besides recording.yml.
-FILES = ("resource", "data", "parameter", "meta")
+FILES = ("resource", "hardware", "data", "parameter", "meta")
+#: What is evaluated less often than Prometheus does by itself, in seconds: rules about hardware read a hundred families
+#: of each device and node, and wait for minutes anyway.
+_INTERVALS = {"hardware": 60}
 
 
 def alerts(thresholds: Thresholds) -> tuple[Alert, ...]:
@@ -52,5 +55,5 @@ def rule_files(thresholds: Thresholds = DEFAULTS) -> dict[str, str]:
     files = {"recording.yml": file_of_rules("trainvitals-recording", RECORDS)}
     for name in FILES:
         rules = [alert for alert in found if alert.file == name]
-        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", rules, note)
+        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", rules, note, _INTERVALS.get(name, 0))
     return files

@@ -20,7 +20,7 @@ _CLOCK = listed(
 CLOCK: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsClockUnsynchronized",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -39,7 +39,7 @@ CLOCK: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsClockWrong",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

@@ -41,7 +41,7 @@ _SXIDS = listed(
 FABRIC: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsNvswitchFault",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="critical",
         gauge="health",
@@ -74,7 +74,7 @@ FABRIC: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsFabricNotJoined",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -103,7 +103,7 @@ FABRIC: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsFabricUnhealthy",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

@@ -82,7 +82,7 @@ FAULTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDeviceMemoryWorn",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -105,7 +105,7 @@ FAULTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDeviceNeedsReset",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -136,7 +136,7 @@ FAULTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDeviceSlowed",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",

@@ -27,7 +27,7 @@ _KILLED = listed(
 HOST: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsOomKill",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -60,7 +60,7 @@ HOST: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsMemoryPressure",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",
@@ -101,7 +101,7 @@ HOST: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsSwapGrows",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",
@@ -144,7 +144,7 @@ HOST: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsRankMemoryLimit",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -185,7 +185,7 @@ HOST: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDescriptorsLow",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -211,7 +211,7 @@ HOST: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsOrphanedWorkers",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -237,7 +237,7 @@ HOST: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsCpuSlowed",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",

@@ -19,7 +19,7 @@ _ROCE = 'trainvitals_infiniband_port_info{link_layer="ethernet"}'
 INFINIBAND: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsInfinibandPortDown",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="critical",
         gauge="health",
@@ -54,7 +54,7 @@ INFINIBAND: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsInfinibandPortFlaps",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -77,7 +77,7 @@ INFINIBAND: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsInfinibandPortSlow",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",
@@ -111,7 +111,7 @@ INFINIBAND: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsInfinibandErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

@@ -56,7 +56,7 @@ _WHERE_ZH = "`dmesg -T` 中有完整信息；docs/kernel.md 解释每种类型�
 KERNEL: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsFilesystemDamaged",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="critical",
         gauge="health",
@@ -79,7 +79,7 @@ KERNEL: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDiskErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -101,7 +101,7 @@ KERNEL: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsHardwareError",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -126,7 +126,7 @@ KERNEL: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsKernelStuck",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -150,7 +150,7 @@ KERNEL: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsCorrectedErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -185,7 +185,7 @@ KERNEL: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsKernelNotice",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="info",
         gauge="health",

@@ -43,7 +43,7 @@ def _pcie(what: str) -> str:
 LINKS: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsNvlinkDown",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -88,7 +88,7 @@ LINKS: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsNvlinkErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -132,7 +132,7 @@ LINKS: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsPcieLinkSlow",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",
@@ -173,7 +173,7 @@ LINKS: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsPcieReplays",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

@@ -21,7 +21,7 @@ _INTERFACE_RISING = rising("trainvitals_network_errors_total", "instance", "inte
 NETWORK: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsNetworkInterfaceDown",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -57,7 +57,7 @@ NETWORK: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsNetworkFlaps",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -81,7 +81,7 @@ NETWORK: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsNetworkInterfaceSlow",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",
@@ -112,7 +112,7 @@ NETWORK: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsNetworkErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

@@ -23,7 +23,7 @@ _FULL = tidy(
 SPACE: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsFilesystemFull",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -49,7 +49,7 @@ SPACE: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsFilesystemFills",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -86,7 +86,7 @@ SPACE: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsFilesystemInodesLow",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

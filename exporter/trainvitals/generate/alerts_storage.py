@@ -39,7 +39,7 @@ _ERRORS = listed(
 STORAGE: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsFilesystemStuck",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="critical",
         gauge="health",
@@ -61,7 +61,7 @@ STORAGE: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsFilesystemBroken",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -93,7 +93,7 @@ STORAGE: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsFilesystemReadOnly",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="critical",
         gauge="health",
@@ -124,7 +124,7 @@ STORAGE: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsNfsSlow",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="efficiency",
@@ -170,7 +170,7 @@ STORAGE: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsNfsTimeouts",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

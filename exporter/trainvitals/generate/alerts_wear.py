@@ -46,7 +46,7 @@ _HOT = "\nor on (instance, device, uuid)\n".join(
 WEAR: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsDeviceUncorrectedErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -77,7 +77,7 @@ WEAR: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDeviceCorrectedErrors",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -105,7 +105,7 @@ WEAR: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDeviceSparesUsed",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",
@@ -135,7 +135,7 @@ WEAR: tuple[Alert, ...] = (
     ),
     Alert(
         name="TrainvitalsDeviceHot",
-        file="resource",
+        file="hardware",
         category="resource",
         severity="warning",
         gauge="health",

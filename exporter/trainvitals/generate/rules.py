@@ -49,7 +49,7 @@ class Alert:
     """
 
     name: str
-    file: Literal["parameter", "data", "resource", "meta"]
+    file: Literal["parameter", "data", "resource", "hardware", "meta"]
     category: Category
     severity: Severity
     gauge: Gauge
@@ -130,10 +130,14 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def file_of_rules(group: str, rules: Sequence[Record | Alert], note: str = "") -> str:
-    """Return a rule file with one group that is named as the file; ``note`` is a comment for its head."""
+def file_of_rules(group: str, rules: Sequence[Record | Alert], note: str = "", interval: int = 0) -> str:
+    """Return a rule file with one group that is named as the file; ``note`` is a comment for its head.
+
+    ``interval`` is how often it is evaluated, in seconds; 0 leaves that to the settings of Prometheus.
+    """
     items = [
         {"record": rule.name, "expr": tidy(rule.expr)} if isinstance(rule, Record) else rule.as_rule() for rule in rules
     ]
-    document = {"groups": [{"name": group, "rules": items}]}
+    pace = {"interval": duration(interval)} if interval else {}
+    document = {"groups": [{"name": group, **pace, "rules": items}]}
     return HEADER + note + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
