@@ -136,7 +136,7 @@ class Exporter:
         self._page.publish(self._overview.snapshot(self._clock()))
         if self._scribe is not None:
             # Whoever scrapes has what is new already.
-            self._scribe.write()
+            self._scribe.wake()
 
     def stop(self) -> None:
         """Ask :meth:`run` to end; safe in a signal handler."""

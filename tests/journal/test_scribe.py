@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from types import SimpleNamespace
 
 import pytest
-from tests.helpers import Node, run_trainer
+from tests.helpers import PATIENCE, Node, run_trainer, wait_until
 
+from trainvitals.collect import scribe as scribes
 from trainvitals.collect.base import NoData, Sink, Tally
 from trainvitals.collect.faults import FaultSeen
 from trainvitals.collect.journal import JournalCollector
@@ -17,9 +19,10 @@ from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runs import Finding
 from trainvitals.collect.scribe import Scribe
 from trainvitals.collect.scribe_node import NodeWatch
+from trainvitals.collect.scribe_runs import _Seen
 from trainvitals.detect import Verdict
 from trainvitals.detect.changes import ChangeWatch
-from trainvitals.journal import Journal
+from trainvitals.journal import Entry, Journal
 from trainvitals.telemetry import DeviceSample
 
 _TRAINER = """
@@ -156,10 +159,10 @@ def test_a_finding_begins_and_ends_once(spool, tmp_path):
     lead = SimpleNamespace(changes=SimpleNamespace(watch=ChangeWatch()), last_step=SimpleNamespace(step=50))
 
     def look(*signals):
-        seen = here.scribe._runs.get("llama") or here.scribe._recall("llama")
+        seen = here.scribe._runs._runs.setdefault("llama", _Seen())
         verdicts = [(signal, Verdict(ratio=2.0, since_step=since, evidence="e")) for signal, since in signals]
         found = [Finding(signal, "data", verdict, (3, 4)) for signal, verdict in verdicts]
-        here.scribe._findings("llama", seen, lead, found, here.node.clock())
+        here.scribe._runs._findings("llama", seen, lead, found, here.node.clock())
         here.scribe.write()
 
     look(("loss_spike", 7))
@@ -235,6 +238,33 @@ def test_a_disk_that_takes_nothing_hurts_no_scrape(two_ranks, tmp_path, caplog):
     here.scribe.write()
     assert 0 == here.journal.waiting
     assert here.journal.events("llama")
+
+
+def test_a_file_system_that_hangs_stops_no_round(two_ranks, tmp_path, monkeypatch):
+    """Rounds go on, what waits is bounded, and the end of the exporter does not wait for it."""
+    monkeypatch.setattr(scribes, "_MOST_WAITING", 20)
+    monkeypatch.setattr(scribes, "_LAST_WORDS", 0.01)
+    here = Here(two_ranks, tmp_path / "journal.db")
+    hangs, released = threading.Event(), threading.Event()
+
+    def extend(rows):
+        hangs.set()
+        assert released.wait(PATIENCE)
+        return Journal.extend(here.journal, rows)
+
+    here.journal.extend = extend
+    here.node.scrape()
+    here.scribe.wake()
+    assert hangs.wait(PATIENCE)
+    for step in range(50):
+        here.scribe.entry(Entry(kind="note", run="llama", time=here.node.clock(), step=step))
+        here.node.scrape()
+        here.scribe.wake()
+    assert 20 == len(here.scribe._rows)
+    assert 30 <= here.scribe.left_out
+    here.scribe.close()
+    released.set()
+    wait_until(lambda: here.journal.events("llama", kinds=["checkpoint"]))
 
 
 def test_interruptions_are_series(spool, tmp_path):

@@ -1,57 +1,33 @@
-"""Hands to the journal what the exporter sees: runs, attempts, events, changes, findings, and faults of the node.
+"""Writes into the journal what the exporter sees of its runs and of its node.
 
-Looking on costs no file and no lock; what is written waits for the end of the exporter's round.
+Looking on costs no file and no lock.  What is to be written waits for the end of the exporter's round, and is written
+by a thread of its own: a file system that hangs must not stop the rounds.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.runs import Finding, Runs
 from trainvitals.collect.scribe_node import NodeWatch
+from trainvitals.collect.scribe_runs import RECALLED, RunsWatch
 from trainvitals.collect.source import Source
-from trainvitals.collect.told import entry_of, key_of
-from trainvitals.detect.changes import Change
-from trainvitals.detect.gauges import TRAINING_PHASES
 from trainvitals.journal import Attempt, Entry, Journal, Run, write
-from trainvitals.telemetry import Event
 
-#: Seconds between two writings of how far a run is.
-PACE = 60.0
-#: Entries of one run that are taken at a poll; what a training tells beyond is counted only.
-MOST_EVENTS = 500
-#: Two changes that look alike are one, read again, when their times are so near: where lines of a log have no times.
-_NEAR = 3600.0
-#: What is read again of a run that was there before a restart of the exporter.
-_REMEMBERED = 500
-_FAILED = frozenset({"failed", "died"})
+log = logging.getLogger(__name__)
 
-
-@dataclass
-class _Seen:
-    """What is known of a run: its state, phase, changes and findings at the last look."""
-
-    state: str = ""
-    phase: str = ""
-    written: float = 0.0
-    counted: int = -1
-    #: When each change was, by what it is.
-    changes: dict[Hashable, float] = field(default_factory=dict)
-    #: Findings that are on, with the step that they begin at.
-    active: dict[str, int | None] = field(default_factory=dict)
-
-
-@dataclass
-class _Process:
-    """What is known of one source: its first and last step, its status, and when it was written."""
-
-    first: int | None = None
-    last: int | None = None
-    status: str = ""
-    written: float = 0.0
+#: Seconds between two looks for what is old.
+_PACE = 60.0
+#: Entries that are read again after a restart of the exporter: of runs, and of the node.
+_REMEMBERED, _OF_NODE = 5_000, 500
+#: Rows that wait for a file system that hangs; of more, the oldest are left out.
+_MOST_WAITING = 20_000
+#: Seconds that the end of the exporter waits for the last rows to be written.
+_LAST_WORDS = 5.0
 
 
 class Scribe:
@@ -64,16 +40,21 @@ class Scribe:
         self, journal: Journal, node: NodeWatch, *, keep: float, size: int, clock: Callable[[], float]
     ) -> None:
         self.journal = journal
-        self._node = node
+        self._node, self._runs = node, RunsWatch(self)
         self._keep, self._size, self._clock = keep, size, clock
         self._rows: deque[write.Row] = deque()
-        self._runs: dict[str, _Seen] = {}
-        self._processes: dict[Hashable, _Process] = {}
         self._pruned = 0.0
-        #: Entries that were handed over, by kind, and those that were too many for a poll.
-        self.counts: Counter[str] = Counter()
-        self.left_out = 0
-        node.recall(journal.events("", kinds=("device", "kernel"), last=_REMEMBERED))
+        self._forgotten = 0
+        self._complained: type[Exception] | None = None
+        self._runs.recall(journal.events(None, kinds=RECALLED, last=_REMEMBERED))
+        node.recall(journal.events("", kinds=("device", "kernel"), last=_OF_NODE))
+        self._awake, self._stopping = threading.Event(), False
+        self._thread = threading.Thread(target=self._loop, name="journal", daemon=True)
+
+    @property
+    def left_out(self) -> int:
+        """Rows that were too many of one run at once, or for a file system that hangs."""
+        return self._forgotten + self._runs.left_out
 
     # While sources are polled -----------------------------------------------------------------------------------------
 
@@ -86,172 +67,61 @@ class Scribe:
         now: float,
     ) -> None:
         """Take what a poll found; a source whose name belongs to somebody else is left out."""
-        present = set()
-        for source in sources:
-            if runs.follows(source):
-                present.add(source.incarnation)
-                self._process(source, now)
-                self._events(source, now)
-        self._processes = {key: known for key, known in self._processes.items() if key in present}
-        for run, ranks in by_run.items():
-            seen = self._runs.get(run) or self._recall(run)
-            lead = min(ranks, key=lambda rank: (not rank.up, rank.identity.rank))
-            self._changes(run, seen, lead, now)
-            self._findings(run, seen, lead, findings.get(run, ()), now)
-            self._run(run, seen, lead, ranks, now)
-        self._runs = {run: seen for run, seen in self._runs.items() if run in by_run}
+        self._runs.observe(sources, runs, by_run, findings, now)
 
-    def _recall(self, run: str) -> _Seen:
-        """Return what was known of a run before the exporter was restarted."""
-        seen = self._runs[run] = _Seen()
-        for entry in self.journal.events(run, kinds=("change", "restart", "finding", "over"), last=_REMEMBERED):
-            if entry.kind in {"change", "restart"}:
-                seen.changes[_key(entry.details.get("kind"), entry.step, entry.details.get("differences"))] = entry.time
-            elif entry.kind == "finding":
-                seen.active[str(entry.details.get("signal"))] = entry.step
-            else:
-                seen.active.pop(str(entry.details.get("signal")), None)
-        return seen
+    def entry(self, entry: Entry, key: str = "") -> None:
+        """Take an entry, and what it is known by; one that would be removed at once is left out."""
+        if self._clock() - entry.time <= self._keep:
+            self._rows.append(write.entry(entry, self.journal.node, key))
 
-    def _add(self, entry: Entry, key: str = "") -> None:
-        if self._clock() - entry.time > self._keep:
-            return
-        self.counts[entry.kind] += 1
-        self._rows.append(write.entry(entry, self.journal.node, key))
+    def run(self, run: Run) -> None:
+        """Take how far a run is."""
+        self._rows.append(write.run(run, self.journal.node))
 
-    def _events(self, source: Source, now: float) -> None:
-        first = source.mark.event - len(source.events)
-        for place, event in enumerate(source.events):
-            if place >= MOST_EVENTS:
-                self.left_out += len(source.events) - place
-                break
-            self._event(source, event, first + place, now)
-
-    def _event(self, source: Source, event: Event, number: int, now: float) -> None:
-        entry = entry_of(event, source, now)
-        if entry is not None:
-            self._add(entry, key_of(event, source, number))
-
-    def _process(self, source: Source, now: float) -> None:
-        known = self._processes.setdefault(source.incarnation, _Process())
-        if len(source.steps):
-            known.first = source.steps[0].step if known.first is None else known.first
-            known.last = source.steps[-1].step
-        status, attempt = source.status, source.identity.attempt
-        if status == known.status and (not source.alive or now - known.written < PACE):
-            return
-        known.status, known.written = status, now
-        row = Attempt(
-            run=source.run,
-            node=self.journal.node,
-            rank=source.identity.rank,
-            attempt=attempt,
-            began=source.started,
-            seen=source.last_activity,
-            ended=None if source.alive else source.last_activity,
-            state=status,
-            first_step=known.first,
-            last_step=known.last,
-            steps=int(source.counters.get("steps", 0)),
-            phases=dict(source.phase_seconds(now)),
-        )
-        self._rows.append(write.attempt(row, self.journal.node, f"{source.incarnation}\0{attempt}"))
-
-    def _run(self, run: str, seen: _Seen, lead: Rank, ranks: Sequence[Rank], now: float) -> None:
-        state = next((rank.state for rank in ranks if rank.state in _FAILED), lead.state)
-        phase = "train" if lead.phase in {*TRAINING_PHASES, "data"} else lead.phase
-        if lead.up and phase != seen.phase:
-            seen.phase = phase
-            step = None if lead.last_step is None else lead.last_step.step
-            self._add(Entry(kind="phase", run=run, time=now, rank=lead.identity.rank, step=step, text=phase))
-        if state == seen.state and (not lead.up or now - seen.written < PACE):
-            return
-        seen.state, seen.written = state, now
-        row = Run(
-            run=run,
-            node=self.journal.node,
-            began=min(rank.started for rank in ranks),
-            seen=max(rank.heartbeat for rank in ranks),
-            state=state,
-            step=max((rank.last_step.step for rank in ranks if rank.last_step is not None), default=None),
-            target=lead.target_steps,
-            framework=lead.identity.framework,
-            world_size=lead.identity.world_size,
-        )
-        self._rows.append(write.run(row, self.journal.node))
-
-    def _changes(self, run: str, seen: _Seen, lead: Rank, now: float) -> None:
-        watch = lead.changes.watch
-        counted = sum(watch.counts.values())
-        if counted == seen.counted:
-            return
-        seen.counted = counted
-        for change in watch.recent:
-            key = _key(change.kind, change.since, change.differences)
-            before = seen.changes.get(key)
-            seen.changes[key] = change.time
-            if before is None or abs(change.time - before) > _NEAR:
-                self._add(_changed(run, change, now))
-
-    def _findings(self, run: str, seen: _Seen, lead: Rank, findings: Sequence[Finding], now: float) -> None:
-        active: dict[str, int | None] = {}
-        for finding in findings:
-            verdict, signal = finding.verdict, finding.signal
-            if not verdict.active:
-                continue
-            active[signal] = verdict.since_step
-            if signal in seen.active and seen.active[signal] == verdict.since_step:
-                continue
-            since = verdict.since_step
-            moment = None if since is None else lead.changes.watch.time_of(since)
-            details = {"signal": signal, "category": finding.category, "severity": verdict.severity, "seen": now}
-            self._add(
-                Entry(
-                    kind="finding",
-                    run=run,
-                    time=now if moment is None else min(moment, now),
-                    rank=finding.ranks[0] if finding.ranks else None,
-                    step=since,
-                    text=f"{signal.replace('_', ' ')}: {finding.evidence}",
-                    details={**details, "location": finding.location},
-                )
-            )
-        step = None if lead.last_step is None else lead.last_step.step
-        for signal in seen.active.keys() - active.keys():
-            text, details = f"{signal.replace('_', ' ')} is over", {"signal": signal}
-            self._add(Entry(kind="over", run=run, time=now, step=step, text=text, details=details))
-        seen.active = active
+    def attempt(self, attempt: Attempt, key: str) -> None:
+        """Take how far a process is, and what it is known by."""
+        self._rows.append(write.attempt(attempt, self.journal.node, key))
 
     # At the end of a round --------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let what waits be written, by the thread."""
+        while len(self._rows) > _MOST_WAITING:
+            self._rows.popleft()
+            self._forgotten += 1
+        if not self._thread.is_alive() and not self._stopping:
+            self._thread.start()
+        self._awake.set()
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            self._awake.wait()
+            self._awake.clear()
+            try:
+                self.write()
+            except Exception as error:
+                # The next round is another one.
+                if type(error) is not self._complained:
+                    self._complained = type(error)
+                    log.exception("the journal cannot be written")
 
     def write(self) -> None:
         """Write what waits, and forget what is old once in a while."""
         now = self._clock()
         for entry in self._node.look(now):
-            self._add(entry)
+            self.entry(entry)
         rows = [self._rows.popleft() for _ in range(len(self._rows))]
         if rows or self.journal.waiting:
             self.journal.extend(rows)
-        if not 0.0 <= now - self._pruned < PACE and not self.journal.prune(self._keep, self._size):
+        if not 0.0 <= now - self._pruned < _PACE and not self.journal.prune(self._keep, self._size):
             self._pruned = now
 
     def close(self) -> None:
-        """Write what waits, and close the journal."""
-        self.write()
-        self.journal.close()
-
-
-def _key(kind: object, since: int | None, differences: object) -> Hashable:
-    pairs = [tuple(map(str, one)) for one in differences] if isinstance(differences, (list, tuple)) else []
-    return (kind, -1 if since is None else since, tuple(pairs))
-
-
-def _changed(run: str, change: Change, now: float) -> Entry:
-    return Entry(
-        kind="restart" if change.kind == "attempt" else "change",
-        run=run,
-        time=change.time if change.time > 0.0 else now,
-        step=change.since if change.since >= 0 else None,
-        text=str(change),
-        details={"kind": change.kind, "differences": [list(one) for one in change.differences[:32]]},
-    )
+        """Write what waits, and close the journal; one that hangs is left alone."""
+        self._stopping = True
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join(_LAST_WORDS)
+        if not self._thread.is_alive():
+            self.write()
+            self.journal.close()
