@@ -9,7 +9,7 @@ import pytest
 from trainvitals import rankfile
 from trainvitals.follow.errors import CAUSE, ErrorReader
 from trainvitals.probe.recorder import Recorder
-from trainvitals.supervise.cause import Failure, event_of, find
+from trainvitals.supervise.cause import Failure, event_of, find, of_full_disk
 from trainvitals.supervise.watch import Ranks
 
 #: What torchrun prints when a rank is killed and the other notices.
@@ -132,3 +132,25 @@ def test_failures_that_are_alike():
     )
     assert signature("exception", "parameter", "ValueError: a") != signature("exception", "parameter", "KeyError: a")
     assert signature("hang", "resource", "a") == signature("hang", "resource", "b")
+
+
+def test_a_full_disk_that_pytorch_hides(ranks):
+    """A save that failed where there is no room: the words of ``torch.save`` do not tell it."""
+    recorder = ranks[1][0]
+    recorder.event("exception", {"type": "RuntimeError", "message": "unexpected pos 64 vs 0"})
+    recorder.end_checkpoint(recorder.begin_checkpoint(18), "/ckpt/a.pt", "save", "RuntimeError")
+    ranks[0].poll()
+
+    found = of_full_disk(find(1, ranks[0]), "/ckpt", ranks[0])
+
+    assert (found.cause, found.category, found.rank) == ("disk_full", "resource", 0)
+    assert found.text == "rank 0: disk_full: no room in /ckpt; the save said: RuntimeError: unexpected pos 64 vs 0"
+
+
+def test_a_save_that_went_well_does_not_make_a_full_disk(ranks):
+    """The disk may be full of something else."""
+    recorder = ranks[1][0]
+    recorder.end_checkpoint(recorder.begin_checkpoint(18), "/ckpt/a.pt", "save", None)
+    ranks[0].poll()
+
+    assert of_full_disk(find(1, ranks[0]), "/ckpt", ranks[0]).cause == "unknown"

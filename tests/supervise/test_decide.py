@@ -6,7 +6,8 @@ import pytest
 
 from trainvitals.follow.errors import CAUSES
 from trainvitals.supervise import cause
-from trainvitals.supervise.decide import POLICIES, Limits, Past, decide
+from trainvitals.supervise.decide import POLICIES, Past, decide
+from trainvitals.supervise.settings import Limits
 
 LIMITS = Limits(max_restarts=5, no_progress=3, pause=2.0)
 

@@ -113,6 +113,26 @@ def of_device(rank: Rank | None, uuid: str, what: str, ranks: Ranks) -> Failure:
     )
 
 
+def of_full_disk(failure: Failure, folder: str, ranks: Ranks) -> Failure:
+    """Return a failure as what it is where a save failed and there is no room: PyTorch hides the error of the system.
+
+    ``torch.save`` on a full disk says "unexpected pos 64 vs 0", or "iostream error".
+    """
+    rank = ranks.failed_save()
+    if rank is None or failure.cause not in {"exception", UNKNOWN, "process_killed", "aborted"}:
+        return failure
+    row = CAUSE["disk_full"]
+    text = f"rank {rank.number}: disk_full: no room in {folder}; the save said: {failure.fields.get('text', '')}"
+    return replace(
+        failure,
+        cause=row.name,
+        category=row.category,
+        action=row.action,
+        rank=rank.number,
+        text=text[:_LONGEST_TEXT],
+    )
+
+
 def detected(failure: Failure, moment: float) -> Failure:
     """Return a failure with the time when it was found."""
     return replace(failure, detected=moment)

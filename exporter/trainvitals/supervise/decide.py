@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainvitals.supervise import cause
+from trainvitals.supervise.settings import Limits
 
 Policy = Literal["restart", "roll_back", "wait_space", "wait_devices", "stop"]
 Action = Literal["restart", "roll_back", "wait_space", "wait_devices", "stop"]
@@ -103,15 +104,6 @@ POLICIES: dict[str, Policy] = {
 }
 #: Pauses double up to this many seconds.
 LONGEST_PAUSE = 300.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the user allows: restarts in all, attempts in a row without progress, and the first pause in seconds."""
-
-    max_restarts: int = 3
-    no_progress: int = 3
-    pause: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from trainvitals.folders import state_folder
 from trainvitals.probe.identity import run_name
 from trainvitals.probe.spool import folder as spool_folder
 from trainvitals.supervise import resume
-from trainvitals.supervise.decide import Limits
-from trainvitals.supervise.settings import Settings, parse_processes
+from trainvitals.supervise.settings import Limits, Settings, parse_processes
 
 _SCRIPT = re.compile(r"[^\s=]+\.py")
 _RENDEZVOUS = re.compile(r"--rdzv[-_]id")

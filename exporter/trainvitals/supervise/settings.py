@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trainvitals.supervise.decide import Limits
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user allows: restarts in all, attempts in a row without progress, and the first pause in seconds."""
+
+    max_restarts: int = 3
+    no_progress: int = 3
+    pause: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

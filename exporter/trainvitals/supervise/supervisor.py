@@ -243,6 +243,9 @@ class Supervisor:
         if failure.onset is not None:
             self._reject(failure.onset, steps)
         self._choice = self._choose(steps)
+        folder = self._settings.checkpoints
+        if folder is not None and not resources.has_room(folder, self._choice.path):
+            failure = cause.of_full_disk(failure, folder, attempt.ranks)
         state.past.append(self._past(failure))
         decision = decide(state.past, self._settings.limits, state.restarts)
         if decision.before is not None and decision.before != failure.onset:

@@ -130,6 +130,8 @@ class Rank:
 
     def limit(self, hang_after: float | None) -> float:
         """Return how many seconds without a step are a hang in its phase."""
+        if self.phase == "paused":  # As somebody wants it.
+            return math.inf
         phase = "init" if self.step is None and self.phase not in _SLOW else self.phase
         if hang_after is not None and phase not in _SLOW:
             return hang_after
@@ -241,10 +243,15 @@ class Ranks:
                     found[os.path.realpath(path)] = event.step
         return found
 
-    def all_finished(self) -> bool:
-        """Whether there are ranks, and all of them said that they ended well."""
-        found = list(self)
-        return bool(found) and all(rank.status == "finished" for rank in found)
+    def failed_save(self) -> Rank | None:
+        """Return the rank whose last checkpoint failed, if any."""
+        for rank in self:
+            saves = [
+                event for event in rank.events if event.kind == "checkpoint" and event.fields.get("action") == "save"
+            ]
+            if saves and saves[-1].fields.get("ok") is False:
+                return rank
+        return None
 
     def silence(self, hang_after: float | None, state_of: Callable[[int], str]) -> Silence | None:
         """Return a hang, if there is one.  ``state_of`` tells the state of a process by its letter."""
