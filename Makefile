@@ -92,6 +92,10 @@ bench-accuracy: ## Count right and wrong findings beside three packages (half an
 	@deploy/setup/environment $(PYTHON) .venv-bench node,logs trainspotter runmedic losslint
 	.venv-bench/bin/python benchmarks/accuracy.py $(FOLDER)
 
+.PHONY: bench-fleet
+bench-fleet: programs $(VENV)/.dev ## Measure series, memory and rules of Prometheus at 1,250 nodes (ten minutes; 10 GiB of memory; a C compiler)
+	$(BIN)/python benchmarks/fleet.py $(FLEET)
+
 .PHONY: screenshot
 screenshot: $(VENV)/.dev ## Take the pictures of docs/images from a running exporter (a minute; needs Chromium)
 	$(BIN)/python tests/serve/screenshot.py

@@ -58,6 +58,7 @@ class Result:
     cores: float = 0.0
     own_cores: float = 0.0
     cycles: list[float] = field(default_factory=list)
+    share: float = 0.0
     missed: int = 0
     scrape_p99: float = 0.0
     minutes: float = 0.0
@@ -124,15 +125,19 @@ def measure(arguments: argparse.Namespace) -> Result:
 def _observe(prometheus: Prometheus, result: Result, cycles: int) -> None:
     """Watch some evaluation cycles; nothing else asks Prometheus meanwhile."""
     times: dict[str, list[float]] = {}
+    shares: list[float] = []
     begun, cpu, own = time.monotonic(), prometheus.cpu_seconds(), time.process_time()
     for _ in range(cycles):
         time.sleep(prometheus.interval)
-        result.cycles.append(prometheus.cycle())
+        seconds, share = prometheus.cycle()
+        result.cycles.append(seconds)
+        shares.append(share)
         for name, seconds in prometheus.rules():
             times.setdefault(name, []).append(seconds)
     passed = time.monotonic() - begun
     result.cores = (prometheus.cpu_seconds() - cpu) / passed
     result.own_cores = (time.process_time() - own) / passed
+    result.share = statistics.median(shares)
     result.load = psutil.getloadavg()[1]
     result.rss = prometheus.rss()
     result.head_series = int(prometheus.metric("prometheus_tsdb_head_series"))
@@ -163,6 +168,7 @@ def report(result: Result) -> None:
         f"| all rules, one cycle | median {statistics.median(result.cycles):.3f} s "
         f"({min(result.cycles):.3f} to {max(result.cycles):.3f}) |"
     )
+    print(f"| ... of the time, by how often each group is evaluated | {result.share * 100:.1f} % |")
     print(f"| evaluations missed | {result.missed} |")
     print(f"| p99 of a scrape | {result.scrape_p99 * 1000:.0f} ms |")
     print(f"| alerts pending or firing | {', '.join(f'{k} {v}' for k, v in result.active.items())} |")

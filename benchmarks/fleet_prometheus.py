@@ -124,9 +124,19 @@ class Prometheus:
         values = re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", _get(f"{self._url}/metrics"), re.MULTILINE)
         return sum(map(float, values))
 
-    def cycle(self) -> float:
-        """Return the seconds of the last evaluation of all groups together."""
-        return self.metric("prometheus_rule_group_last_duration_seconds")
+    def cycle(self) -> tuple[float, float]:
+        """Return the seconds of the last evaluation of all groups together, and the share of the time that they take.
+
+        Some groups are evaluated less often than others: the share counts that, the seconds do not.
+        """
+        seconds = self._by_group("last_duration")
+        intervals = self._by_group("interval")
+        return sum(seconds.values()), sum(seconds[group] / intervals[group] for group in seconds)
+
+    def _by_group(self, name: str) -> dict[str, float]:
+        text = _get(f"{self._url}/metrics")
+        found = re.findall(rf'^prometheus_rule_group_{name}_seconds\{{rule_group="(.*)"\}} (\S+)$', text, re.MULTILINE)
+        return {group: float(seconds) for group, seconds in found}
 
     def rules(self) -> list[tuple[str, float]]:
         """Return the name of each rule and the seconds of its last evaluation."""
