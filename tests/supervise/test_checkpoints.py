@@ -295,3 +295,65 @@ def test_folders_of_files_and_deeper_ones(tmp_path):
     assert [(one.step, one.format.name) for one in found] == [(8, "Lightning"), (4, "folder of files")]
     cut(tmp_path / "step_4" / "rank1.pt", 100)
     assert newest(found, before=8)[1][0].why.startswith("rank1.pt: it is cut short")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_dcp_itself_writes(tmp_path):
+    """A real folder of ``torch.distributed.checkpoint`` is whole, and is not without one of its files."""
+    torch = pytest.importorskip("torch")
+    from torch.distributed import checkpoint
+
+    checkpoint.save({"w": torch.ones(2000)}, checkpoint_id=str(tmp_path / "step_9"), no_dist=True)
+
+    (found,) = find(str(tmp_path))
+    assert (found.step, found.format.name) == (9, "torch.distributed.checkpoint")
+    assert newest([found]) == (found, [])
+    (tmp_path / "step_9" / "__0_0.distcp").unlink()
+    assert newest([found])[1][0].why == "__0_0.distcp is missing"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_lightning_itself_writes(tmp_path):
+    """A real ``.ckpt``: its step is in the name and in the file."""
+    lightning = pytest.importorskip("lightning.pytorch")
+    from lightning.pytorch.demos.boring_classes import BoringModel
+
+    trainer = lightning.Trainer(
+        default_root_dir=tmp_path, max_steps=4, logger=False, enable_progress_bar=False, accelerator="cpu",
+        enable_model_summary=False, limit_val_batches=0,
+    )  # fmt: skip
+    trainer.fit(BoringModel())
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+
+    found = find(str(tmp_path))
+
+    assert {(one.step, one.format.name) for one in found} == {(4, "Lightning")}
+    assert newest(found) == (found[0], [])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_hugging_face_itself_writes(tmp_path):
+    """A real ``checkpoint-N`` of the Trainer is whole; with a weight file cut short it is not."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 1)
+
+        def forward(self, x, labels=None):
+            return {"loss": (self.linear(x) - labels).square().mean()}
+
+    data = [{"x": torch.ones(4), "labels": torch.zeros(1)}] * 8
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=4, save_steps=2, report_to=[], use_cpu=True, disable_tqdm=True
+    )
+    transformers.Trainer(model=Model(), args=arguments, train_dataset=data).train()
+
+    found = find(str(tmp_path))
+    assert [(one.step, one.format.name) for one in found] == [(4, "Hugging Face Trainer"), (2, "Hugging Face Trainer")]
+    assert newest(found) == (found[0], [])
+    weights = next((tmp_path / "checkpoint-4").glob("model.*"))
+    cut(weights, weights.stat().st_size - 8)
+    assert newest(found)[0].step == 2
