@@ -26,6 +26,7 @@ CLOCK: tuple[Alert, ...] = (
         gauge="health",
         expr="max by (instance) (trainvitals_host_clock_synchronized) == 0",
         wait=LIMITS.clock_for,
+        keep=LIMITS.signal_keep,
         summary="The clock of node {{ $labels.instance }} is not synchronized",
         summary_zh="节点 {{ $labels.instance }} 的时钟未同步",
         description=f"No time service has vouched for it for {LIMITS.clock_for:words}.",

@@ -92,6 +92,7 @@ FAULTS: tuple[Alert, ...] = (
         )
         """,
         wait=LIMITS.device_down_for,
+        keep=LIMITS.signal_keep,
         summary="A device on {{ $labels.instance }} must be replaced: its memory cannot be repaired any more",
         summary_zh="{{ $labels.instance }} 上有设备的显存已无法修复，需要更换",
         description=f"Of {DEVICE} a row could not be replaced, or its SRAM has had more errors than its maker allows.",
@@ -118,6 +119,7 @@ FAULTS: tuple[Alert, ...] = (
         )
         """,
         wait=LIMITS.device_down_for,
+        keep=LIMITS.signal_keep,
         summary="A device on {{ $labels.instance }} waits for a reset",
         summary_zh="{{ $labels.instance }} 上有设备等待重置",
         description=(

@@ -63,6 +63,7 @@ INFINIBAND: tuple[Alert, ...] = (
         unless on (instance, hca, port)
         {_ROCE}
         """,
+        wait=LIMITS.restart_for,
         keep=LIMITS.signal_keep,
         summary="Port {{ $labels.hca }}/{{ $labels.port }} on {{ $labels.instance }} goes down again and again",
         summary_zh="{{ $labels.instance }} 的端口 {{ $labels.hca }}/{{ $labels.port }} 反复断开",

@@ -67,6 +67,7 @@ NETWORK: tuple[Alert, ...] = (
         unless on (instance, interface)
         trainvitals_infiniband_port_info{{link_layer="infiniband"}}
         """,
+        wait=LIMITS.restart_for,
         keep=LIMITS.signal_keep,
         summary="Interface {{ $labels.interface }} on {{ $labels.instance }} goes down again and again",
         summary_zh=f"{_INTERFACE_ZH} 反复断开",

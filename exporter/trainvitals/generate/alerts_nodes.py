@@ -66,6 +66,7 @@ NODES: tuple[Alert, ...] = (
         trainvitals_device_down_info{reason="paused"}
         """,
         wait=LIMITS.device_down_for,
+        keep=LIMITS.signal_keep,
         summary="Device {{ $labels.device }} on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上的设备 {{ $labels.device }} 无响应",
         description="Device {{ $labels.device }} ({{ $labels.uuid }}) does not answer. Reason: "
@@ -121,6 +122,7 @@ NODES: tuple[Alert, ...] = (
         unless on (instance, vendor) trainvitals_device_source_up == 0
         """,
         wait=LIMITS.devices_missing_for,
+        keep=LIMITS.signal_keep,
         summary="Node {{ $labels.instance }} has fewer {{ $labels.vendor }} devices than it should",
         summary_zh="节点 {{ $labels.instance }} 的 {{ $labels.vendor }} 设备少于应有数量",
         description=(
@@ -164,6 +166,7 @@ NODES: tuple[Alert, ...] = (
         gauge="health",
         expr='max by (instance, vendor) (trainvitals_device_source_down_info{reason="paused"}) == 1',
         wait=LIMITS.devices_paused_for,
+        keep=LIMITS.signal_keep,
         summary="The {{ $labels.vendor }} devices on {{ $labels.instance }} are not watched",
         summary_zh="{{ $labels.instance }} 上的 {{ $labels.vendor }} 设备未被监控",
         description="Somebody paused the reading of the devices, for a reset or a new driver, and it is still paused.",
@@ -187,6 +190,7 @@ NODES: tuple[Alert, ...] = (
         trainvitals_device_source_down_info{reason="paused"}
         """,
         wait=LIMITS.device_source_for,
+        keep=LIMITS.signal_keep,
         summary="The driver of the {{ $labels.vendor }} devices on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 上 {{ $labels.vendor }} 设备的驱动无响应",
         description=(
@@ -222,6 +226,7 @@ NODES: tuple[Alert, ...] = (
         gauge="efficiency",
         # One per node, however many devices idle; the text names them and who has them.
         expr=f"count by (instance) ({_IS_IDLE}) > 0",
+        keep=LIMITS.signal_keep,
         summary="Node {{ $labels.instance }}: devices are taken and not used",
         summary_zh="节点 {{ $labels.instance }}：设备被占用但未使用",
         description=(
@@ -277,6 +282,7 @@ NODES: tuple[Alert, ...] = (
         ) < {LIMITS.memory_available_ratio}
         """,
         wait=LIMITS.memory_for,
+        keep=LIMITS.signal_keep,
         summary="Node {{ $labels.instance }} runs out of memory",
         summary_zh="节点 {{ $labels.instance }} 内存即将耗尽",
         description="Only {{ $value | humanizePercentage }} of the memory can still be had without swapping.",

@@ -29,6 +29,7 @@ SPACE: tuple[Alert, ...] = (
         gauge="health",
         expr=_FULL,
         wait=LIMITS.filesystem_for,
+        keep=LIMITS.signal_keep,
         summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} is almost full",
         summary_zh="{{ $labels.instance }} 上的文件系统 {{ $labels.mountpoint }} 即将写满",
         description="Only {{ $value | humanizePercentage }} of {{ $labels.mountpoint }} is free.",
@@ -96,6 +97,7 @@ SPACE: tuple[Alert, ...] = (
         ) < {LIMITS.filesystem_inodes_ratio}
         """,
         wait=LIMITS.filesystem_for,
+        keep=LIMITS.signal_keep,
         summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} has hardly room for another file",
         summary_zh="{{ $labels.instance }} 的文件系统 {{ $labels.mountpoint }} 的 inode 即将用尽",
         description="{{ $value | humanizePercentage }} of the inodes are free.",

@@ -45,6 +45,7 @@ STORAGE: tuple[Alert, ...] = (
         gauge="health",
         expr="max by (instance, mountpoint) (trainvitals_host_filesystem_stuck) == 1",
         wait=LIMITS.filesystem_stuck_for,
+        keep=LIMITS.signal_keep,
         summary="File system {{ $labels.mountpoint }} on {{ $labels.instance }} does not answer",
         summary_zh="{{ $labels.instance }} 的文件系统 {{ $labels.mountpoint }} 无响应",
         description="A probe of {{ $labels.mountpoint }} has not come back.",
@@ -181,6 +182,7 @@ STORAGE: tuple[Alert, ...] = (
         unless on (instance, mountpoint)
         trainvitals_host_filesystem_stuck == 1
         """,
+        wait=LIMITS.restart_for,
         keep=LIMITS.signal_keep,
         summary=f"The NFS server of {_MOUNT} did not answer for a while",
         summary_zh=f"{_MOUNT_ZH} 的 NFS 服务器曾一度无响应",

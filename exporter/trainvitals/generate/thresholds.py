@@ -43,7 +43,7 @@ class Thresholds(Section):
     """
 
     # Parameters ---------------------------------------------------------------------------------------------------
-    #: A signal stays an alert for so long after it ended, so that one that flaps is one message.
+    #: A signal, or what waited for minutes, stays an alert for so long after it ended: one that flaps is one message.
     signal_keep: Seconds = 300
 
     # Data ---------------------------------------------------------------------------------------------------------
@@ -121,6 +121,10 @@ class Thresholds(Section):
     filesystem_inodes_ratio: Ratio = 0.03
     #: Nobody has set the clock for so long; after a reboot it takes minutes.
     clock_for: Seconds = 1800
+
+    #: What was counted over a span must hold for so long: an exporter that starts again is away for less, and with it
+    #: what else is asked of the same node.
+    restart_for: Seconds = 120
 
     # Links --------------------------------------------------------------------------------------------------------
     #: After a boot so long, errors of links are those of their training.
