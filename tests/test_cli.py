@@ -43,7 +43,7 @@ FLAGS = {
         "--web.config.file",
         "--web.listen-address",
     ],
-    "ctl": ["--dir", "--help", "--json", "--part", "--patience"],
+    "ctl": ["--dir", "--help", "--json", "--part", "--patience", "--state-dir"],
     "incidents": ["--by", "--help", "--journal", "--json"],
     "timeline": ["--all", "--help", "--journal", "--json", "--since"],
     "doctor": ["--config", "--config.file", "--help", "--json"],

@@ -10,13 +10,18 @@ import argparse
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from trainvitals.ctl.giving import Done, Giver, NotDoneError
+from trainvitals.ctl.giving import Done, Giver, NotDoneError, whoever
 from trainvitals.ctl.ranks import Rank, live
+from trainvitals.ctl.supervised import Supervised
 from trainvitals.output import printable
 from trainvitals.probe import spool
+from trainvitals.supervise import wishes
+from trainvitals.supervise.settings import parse_processes
+from trainvitals.supervise.wishes import Wish
 
 #: Words that are values of their own; everything else that is no number is a text.
 _WORDS = {"true": True, "false": False, "on": True, "off": False}
@@ -35,13 +40,21 @@ def parser() -> argparse.ArgumentParser:
     described.add_argument(
         "--part", action="store_true", help="also where only a part of the ranks lives here: the others go on as before"
     )
+    described.add_argument("--state-dir", metavar="FOLDER", help="that of the run's supervisor, if it was given one")
     described.add_argument("--json", action="store_true", help="print JSON")
     described.add_argument("run", metavar="RUN", help="name of the run")
     orders = described.add_subparsers(dest="order", required=True, metavar="ORDER")
     setting = orders.add_parser("set", help="change settings that the training has declared: set lr=1e-4")
     setting.add_argument("values", nargs="+", type=_assignment, metavar="NAME=VALUE")
-    orders.add_parser("pause", help="hold all ranks behind a step, with their devices")
+    pause = orders.add_parser("pause", help="hold all ranks behind a step, with their devices")
+    pause.add_argument(
+        "--release", action="store_true", help="save, end all processes and free the devices; the supervisor waits"
+    )
     orders.add_parser("resume", help="let them go on")
+    back = orders.add_parser("rollback", help="go on from the newest checkpoint of a step or before (supervised runs)")
+    back.add_argument("step", type=_whole, metavar="STEP")
+    scale = orders.add_parser("scale", help="save, and go on with so many processes per node (supervised runs)")
+    scale.add_argument("processes", type=_span, metavar="N|MIN:MAX")
     orders.add_parser("checkpoint", help="let the training save itself")
     stop = orders.add_parser("stop", help="end the training behind a step")
     stop.add_argument("--checkpoint", action="store_true", help="let it save itself before")
@@ -54,6 +67,19 @@ def _seconds(text: str) -> float:
     if not 0.0 < value < 1e6:
         raise argparse.ArgumentTypeError("expected seconds above 0")
     return value
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
+    return int(text)
+
+
+def _span(text: str) -> tuple[int, int]:
+    try:
+        return parse_processes(text if ":" in text else f"{text}:{text}")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -77,7 +103,12 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     options = parser().parse_args(arguments)
     folder = options.dir or spool.folder(environ)
     ranks = live(folder, options.run)
+    supervisor = Supervised(options.run, options.state_dir or wishes.folder_of(options.run, environ))
     try:
+        if options.order == "resume" and not ranks and supervisor.is_released:
+            supervisor.resume()
+            print(f"{printable(options.run)}: resume: left for the supervisor")
+            return 0
         if not ranks:
             raise NotDoneError(_nobody(folder, options.run))
         if options.order == "status":
@@ -88,7 +119,10 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
                 f"{len(ranks)} of {whole} ranks of {options.run} live here: give the order on all nodes, or --part"
             )
         with contextlib.closing(Giver(folder, options.run, ranks, patience=options.patience)) as giver:
-            done = giver.give(options.order, _values(options))
+            if (wish := _wish(options)) is not None:
+                done = supervisor.end(giver, wish)
+            else:
+                done = giver.give(options.order, _values(options))
     except NotDoneError as error:
         print(f"trainvitals ctl: {printable(str(error))}", file=sys.stderr)
         return 1
@@ -100,6 +134,19 @@ def _values(options: argparse.Namespace) -> dict[str, Any]:
     if options.order == "set":
         return dict(options.values)
     return {"checkpoint": True} if options.order == "stop" and options.checkpoint else {}
+
+
+def _wish(options: argparse.Namespace) -> Wish | None:
+    """Return what the supervisor of the run is to do behind its end; None for an order to the ranks alone."""
+    known: dict[str, Any] = {"by": whoever(), "time": time.time()}
+    if options.order == "pause" and options.release:
+        return Wish(what="release", **known)
+    if options.order == "rollback":
+        return Wish(what="rollback", step=options.step, **known)
+    if options.order == "scale":
+        least, most = options.processes
+        return Wish(what="scale", least=least, most=most, **known)
+    return None
 
 
 def _nobody(folder: str, run: str) -> str:

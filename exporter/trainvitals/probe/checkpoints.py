@@ -85,7 +85,7 @@ class Checkpoints:
         self._saved_step: int | None = None
         self._is_ordered = False
         self._bad_steps = _nonfinite()
-        KNOBS.offer_save(self._order)
+        KNOBS.offer_save(self._order, when_asked=True)
 
     def _order(self, _: int) -> str:
         """Be due at the next question: somebody has ordered a checkpoint behind this step."""

@@ -33,6 +33,9 @@ class Knobs:
         self.save: Callable[[int], object] | None = None
         self._is_save_offered = False
         self.stop_ordered = False
+        #: A program that asks when to save saves behind the step of the order: it must not be ended before.
+        self.saves_when_asked = False
+        self.stop_step = 0
         #: The program asks whether to stop, and need not be ended.
         self.asks_to_stop = False
 
@@ -47,10 +50,17 @@ class Knobs:
         if known is None or known.is_offered:
             self._knobs[name] = _Knob(set, least, is_offered=True)
 
-    def offer_save(self, save: Callable[[int], object]) -> None:
-        """Say how a framework saves a run, unless the program has said it."""
+    def offer_save(self, save: Callable[[int], object], *, when_asked: bool = False) -> None:
+        """Say how a run is saved, unless the program has said it.
+
+        ``when_asked``: not at once, but when the program asks whether to save, before it ends its next step.
+        """
         if self.save is None or self._is_save_offered:
-            self.save, self._is_save_offered = save, True
+            self.save, self._is_save_offered, self.saves_when_asked = save, True, when_asked
+
+    def must_end(self, step: int) -> bool:
+        """Whether the program was told to stop, does not ask for it by itself, and has had the time to save."""
+        return self.stop_ordered and not self.asks_to_stop and not (self.saves_when_asked and step == self.stop_step)
 
     def check(self, what: str, values: Mapping[str, Any]) -> None:
         """Raise :class:`RefusedError` for what cannot be done."""
@@ -87,7 +97,7 @@ class Knobs:
             path = self.save(step)
             said = "" if path is None else str(path)
         if what == "stop":
-            self.stop_ordered = True
+            self.stop_ordered, self.stop_step = True, step
         return said
 
 

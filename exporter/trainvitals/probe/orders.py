@@ -35,7 +35,7 @@ class Obedience:
     @property
     def must_end(self) -> bool:
         """Whether the program was told to stop and does not ask for it by itself."""
-        return KNOBS.stop_ordered and not KNOBS.asks_to_stop
+        return KNOBS.must_end(self._recorder.state.step)
 
     def look(self) -> int:
         """Obey what is due behind the step that ended; return the number for which the next look is due.
@@ -47,7 +47,7 @@ class Obedience:
         for order in [order for order in self._waiting if order.at <= step]:
             self._waiting.remove(order)
             self._obey(order, step)
-        return -1 if self._waiting else self._seen
+        return -1 if self._waiting or KNOBS.stop_ordered else self._seen
 
     def _read_new(self, step: int) -> None:
         newest = self.mail.word[0]

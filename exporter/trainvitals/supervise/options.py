@@ -9,10 +9,9 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
-from trainvitals.folders import state_folder
 from trainvitals.probe.identity import run_name
 from trainvitals.probe.spool import folder as spool_folder
-from trainvitals.supervise import resume
+from trainvitals.supervise import resume, wishes
 from trainvitals.supervise.settings import Limits, Settings, parse_processes
 
 _SCRIPT = re.compile(r"[^\s=]+\.py")
@@ -76,7 +75,7 @@ def settings_of(options: argparse.Namespace, path: str, command: Sequence[str], 
         name=name,
         command=(path, *command[1:]),
         spool=spool_folder(environ),
-        folder=os.path.abspath(options.state_dir or os.path.join(state_folder("", environ), "runs", name)),
+        folder=os.path.abspath(options.state_dir or wishes.folder_of(name, environ)),
         checkpoints=None if options.checkpoint_dir is None else os.path.abspath(options.checkpoint_dir),
         resume_flag=None if options.resume_flag is None else resume.check_flag(options.resume_flag),
         limits=Limits(

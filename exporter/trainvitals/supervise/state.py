@@ -28,7 +28,8 @@ class BusyError(Exception):
 class State:
     """The life of one run under supervision.
 
-    ``phase`` is "running", "waiting" (between two attempts), "finished", "stopped" or "preempted"; ``pid`` and
+    ``phase`` is "running", "waiting" (between two attempts), "released" (until somebody wants it to go on), "finished",
+    "stopped" or "preempted"; ``pid`` and
     ``started`` tell the shell around the command in this ``boot``, ``mark`` all its processes, ``began`` (wall time)
     when the attempt began.  ``restarts`` counts those that failures made.  ``rejected`` are marks of checkpoints,
     ``excluded`` UUIDs of devices, that are left out.  ``offsets`` are how far its output is copied.
@@ -57,6 +58,27 @@ class State:
     def is_of_this_boot(self) -> bool:
         """Whether process ids in it still mean anything."""
         return self.boot == rankfile.boot_id()
+
+
+def holder(folder: str) -> int | None:
+    """Return the process that supervises the run of a folder; None where there is none."""
+    try:
+        descriptor = os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        return rankfile.lock_holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def phase_of(folder: str) -> str:
+    """Return the phase of the run of a folder; empty where nobody knows."""
+    try:
+        with open(os.path.join(folder, _FILE), encoding="utf-8") as file:
+            return str(json.load(file).get("phase", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 class Store:

@@ -19,11 +19,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from trainvitals import rankfile
 from trainvitals.probe import stacks
 from trainvitals.probe.identity import attempt as attempt_of_launchers
-from trainvitals.supervise import cause, devices, evidence, resources, resume
+from trainvitals.supervise import cause, devices, evidence, resources, resume, wishes
 from trainvitals.supervise.attempt import Attempt, Outcome
 from trainvitals.supervise.cause import Failure
 from trainvitals.supervise.choose import Choice, NoneLeftError, choose, from_step
@@ -97,9 +98,12 @@ class Supervisor:
             outcome = self._watch()
             if outcome.told:
                 return self._preempted(outcome)
-            if outcome.failure is None:
-                return self._finished()
-            status = self._after(outcome.failure)
+            if outcome.failure is not None:
+                status = self._after(outcome.failure)
+            elif (wish := wishes.take(self._store.folder)) is not None:
+                status = self._grant(wish)
+            else:
+                status = self._finished()
             if status is not None:
                 return status
 
@@ -122,7 +126,7 @@ class Supervisor:
     def _begin(self) -> None:
         """Begin a run anew, or go on with one that was told to end or waited for its restart."""
         state, command = self._state, list(self._settings.command)
-        if state.phase not in {"waiting", "preempted"} or state.command != command:
+        if state.phase not in {"waiting", "preempted", "released"} or state.command != command:
             self._state = State(command=command, attempt=state.attempt, rejected=state.rejected)
         elif state.phase == "waiting":
             self._tell(f"going on after attempt {state.attempt}; {state.restarts} restarts so far")
@@ -363,6 +367,54 @@ class Supervisor:
                 return self._give_up(f"{what}: not there after {self._settings.wait:.0f} s", NO_RESOURCES)
             self._signals.sleep(_LOOK_FOR_RESOURCES)
         return None
+
+    # Wishes ----------------------------------------------------------------------------------------------------------
+
+    def _grant(self, wish: wishes.Wish) -> int | None:
+        """Do what somebody wants behind a clean end; return a status to end with."""
+        state, attempt = self._state, self._attempt
+        assert attempt is not None  # noqa: S101  It has just ended.
+        steps, step, last = attempt.ranks.saved(), attempt.ranks.step(), attempt.ranks.last_time()
+        if wish.what == "rollback" and wish.step is not None:
+            self._reject(wish.step + 1, steps)
+        if wish.what == "scale" and wish.least and wish.most:
+            command = devices.with_processes(self._settings.command, wish.most)
+            span = (wish.least, wish.most)
+            self._settings = replace(self._settings, command=tuple(command), processes=span)
+            state.command = command
+        self._choice = self._choose(steps)
+        text = f"{wish.what} ordered by {wish.by or 'nobody known'}" + _at(step, "after")
+        columns: dict[str, object] = {
+            "category": "parameter",
+            "last_step": step,
+            "resume_step": self._choice.step,
+            "decision": "obey",
+            "text": text,
+        }
+        state.incident = self._write_incident(f"ordered_{wish.what}", self._clock(), columns)
+        state.last_time, state.last_step = last, step
+        state.phase = "waiting"
+        self._save()
+        self._tidy()
+        self._tell(f"attempt {state.attempt} ended: {text}")
+        return self._hold() if wish.what == "release" else None
+
+    def _hold(self) -> int | None:
+        """Wait without a training until somebody wants it to go on; return a status to end with when told to end."""
+        name = self._settings.name
+        self._state.phase = "released"
+        self._save()
+        self._tell(
+            f"the devices are free; `trainvitals ctl {name} resume` goes on, here or where this is started again"
+        )
+        while not self._signals.told:
+            found = wishes.take(self._store.folder)
+            if found is not None and found.what == "resume":
+                self._state.phase = "waiting"
+                self._choice = self._choose({})
+                return None
+            self._signals.sleep(_LOOK_FOR_RESOURCES)
+        return self._preempted(Outcome(0, told=self._signals.told))
 
     # Ends ------------------------------------------------------------------------------------------------------------
 
