@@ -119,6 +119,15 @@ def test_the_demo_holds_its_alerts_for_a_short_time_only():
     assert without[0] == without[1]
 
 
+@pytest.mark.parametrize("pace", [settings.USUAL, settings.DEMO], ids=["usual", "demo"])
+def test_all_rules_are_evaluated_at_the_pace(pace):
+    """A fleet evaluates some seldom, to spare its Prometheus; on one machine nobody shall wait a minute for them."""
+    groups = [group for text in settings.rules(pace).values() for group in yaml.safe_load(text)["groups"]]
+
+    assert groups
+    assert [group["name"] for group in groups if "interval" in group] == []
+
+
 def test_files_of_an_earlier_start_are_removed(tmp_path):
     """A rule that no longer exists must not live on in a data folder that is kept."""
     settings.write(tmp_path, {"old.yml": "", "same.yml": "1"})

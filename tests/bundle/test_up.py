@@ -332,10 +332,12 @@ def test_settings_of_the_notifier_that_are_found_are_used_but_not_by_a_demo(up, 
     file.parent.mkdir(parents=True)
     file.write_text(yaml.safe_dump(notifier_settings(robots, tmp_path)))
 
-    usual, demo = up(seconds=1.0), up(demo=True, seconds=1.0, demo_arguments=["--batch=64"])
+    # One after the other: both look for free ports.
+    usual = up(seconds=1.0)
+    assert usual.process.wait(timeout=120) == 0, usual.output
+    demo = up(demo=True, seconds=1.0, demo_arguments=["--batch=64"])
+    assert demo.process.wait(timeout=120) == 0, demo.output
 
-    for bundle in (usual, demo):
-        assert bundle.process.wait(timeout=120) == 0, bundle.output
     assert re.search(r"Notifier http://127\.0\.0\.1:\d+", usual.output)
     assert "Robots all, dingtalk, feishu, wecom" in usual.output
     assert "Notifier" not in demo.output
