@@ -9,6 +9,7 @@ All is read as a user would have it read: a file of its own, the followers, the 
   log, also one that is over at the end.
 - The made-up runs are of the kinds of made.py, in the forms of forms.py; each seed gives a healthy run, and that run
   with each fault that its kind can have.  So are faults written into the healthy logs of the folder.
+- The healthy runs of quirks.py are those that look ill to who does not know their kind.
 - delay: lines of the log from the first bad one to the one behind which the finding was known.
 - trainspotter, runmedic and losslint read the same files in the same run, if they are installed, and not ``--alone``.
 - Another ``--first-seed`` gives runs that no threshold was chosen on.
@@ -32,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import others
 from benchmarks.forms import write
 from benchmarks.made import BLOOM, KINDS, Log, make
+from benchmarks.quirks import QUIRKS
+from benchmarks.quirks import write as write_quirk
 
 from trainvitals import detect
 from trainvitals.detect.engine import Outcome
@@ -248,7 +251,7 @@ def labelled(folder: Path, *, alone: bool = False) -> Table:
 
 
 def made(
-    seeds: int, twins: int, others_seeds: int, folder: Path, first: int = 0, only: str = ""
+    seeds: int, twins: int, others_seeds: int, folder: Path, *, first: int = 0, only: str = ""
 ) -> tuple[Table, dict[str, Count]]:
     """Look at made-up runs: ``twins`` healthy ones of each kind, and ``seeds`` with each fault, from a seed on.
 
@@ -280,6 +283,19 @@ def made(
     if files:
         table.ask_others(files)
     return table, kinds
+
+
+def odd(twins: int, folder: Path, first: int = 0) -> Table:
+    """Look at healthy runs of odd kinds, so many of each, from a seed on."""
+    table = Table()
+    for name in QUIRKS:
+        for seed in range(first, first + twins):
+            file, text = write_quirk(name, seed)
+            path = folder / "odd" / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            table.take_healthy(f"{name}, {file}, seed {seed}", see(path))
+    return table
 
 
 def _carries(log: Log) -> bool:
@@ -380,9 +396,18 @@ def main() -> None:
             table = into_real(options.folder, Path(temporary))
             table.show("faults written into the healthy ones of these logs")
             print("".join(f"    {note}\n" for note in table.notes[:40]), end="")
+        if not options.only:
+            table = odd(options.twins, Path(temporary), options.first_seed)
+            table.show("healthy runs of odd kinds, made up")
+            print("".join(f"    {note}\n" for note in table.notes[:60]), end="")
         others_seeds = 0 if options.alone else options.others_seeds
         table, kinds = made(
-            options.seeds, options.twins, others_seeds, Path(temporary), options.first_seed, options.only
+            options.seeds,
+            options.twins,
+            others_seeds,
+            Path(temporary),
+            first=options.first_seed,
+            only=options.only,
         )
         table.show("made-up runs")
         print("".join(f"    {note}\n" for note in table.notes[:60]), end="")

@@ -126,11 +126,11 @@ def test_a_constant_loss_is_quiet():
     assert first_active(tape.play([2.2] * 100)) is not None
 
 
-def test_a_rise_of_less_than_a_tenth_is_information(warm):
-    """A term that is weighted anew, or harder data; from a tenth on it is a warning."""
+def test_a_rise_of_less_than_15_percent_is_information(warm):
+    """A term that is weighted anew, or harder data; from there on it is a warning."""
     assert first_active(warm.play(noise(100, level=3.15, seed=2))) is not None
     assert warm.verdict.severity == "info"
-    warm.play(noise(100, level=3.4, seed=3))
+    warm.play(noise(100, level=3.6, seed=3))
     assert warm.verdict.severity == "warning"
 
 

@@ -327,3 +327,22 @@ def test_a_spike_beside_a_reward_is_information():
     tape.play(noise(400), reward=0.4)
     assert first_active(tape.play([9.0] * 20, reward=0.5)) is not None
     assert tape.verdict.severity == "info"
+
+
+@pytest.mark.parametrize(("factor", "severities"), [(1.1, {"info"}), (1.4, {"warning", "critical"})])
+def test_a_step_of_less_than_15_percent_is_information(warm, factor, severities):
+    """Harder data and another cycle of the learning rate do that, also when it does not come back."""
+    verdicts = warm.play(noise(300, level=3.0 * factor, seed=2))
+    said = {verdict.severity for verdict in verdicts if verdict.active}
+    assert said == severities
+
+
+def test_a_step_behind_a_restart_of_the_learning_rate_is_information_up_to_twice_the_loss():
+    """Another stage with a warm-up of its own begins higher, and falls again."""
+    tape = Tape(LossSpike())
+    tape.play(noise(900), learning_rate=1e-4)
+    tape.play([3.9] * 2, learning_rate=1e-6)
+    said = {verdict.severity for verdict in tape.play(noise(60, level=4.2), learning_rate=1e-4) if verdict.active}
+    assert said <= {"info"}
+    worse = {verdict.severity for verdict in tape.play(noise(60, level=9.0), learning_rate=1e-4) if verdict.active}
+    assert "warning" in worse or "critical" in worse

@@ -169,7 +169,7 @@ def _judge_pair(split: str, pair: _Pair) -> Verdict:
     if not found and (start := _flat_from(pair)) is not None:
         verdict = _finding(1.0, pair.points[start].step, f"{split} {pair.name} has not improved", pair, statistics)
         earlier = [_flat_from(pair.without_last(count)) is not None for count in range(1, 2 * FLAT_SURE)]
-        found.append(_lowered(verdict, if_so=earlier.count(True) + 1 < FLAT_SURE))
+        found.append(_lowered(verdict, if_so=_grid(pair.good) > 0.0 or earlier.count(True) + 1 < FLAT_SURE))
     if found:
         # The first one, unless only a later one is a warning.
         return max(found, key=lambda verdict: verdict.severity != "info")

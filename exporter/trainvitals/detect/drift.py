@@ -9,7 +9,7 @@ largest of these.  Losses that resemble their neighbours are no independent witn
 that comes in bursts has a long tail, which the third knows.
 
 A block that is lower than the one before it by more than an error is the tail of a spike: what drifts does not fall.
-A rise of less than a tenth is information: so much comes of harder data or of the weight of a term, by design.  A loss
+A rise of less than 15 % is information: so much comes of harder data or of the weight of a term, by design.  A loss
 beside a reward, and that of two models against each other, may rise as it likes, and is not judged.
 """
 
@@ -51,7 +51,7 @@ class DriftSettings:
     )
     spread_floor: float = setting(0.0025, "share of the loss", "no loss is quieter than this, as for spikes")
     warning_rise: float = setting(
-        0.1, "share", "a smaller rise is information: terms of a loss that are weighted anew, and harder data, do that"
+        0.15, "share", "a smaller rise is information: terms of a loss that are weighted anew, and harder data, do that"
     )
     back_errors: float = setting(2.0, "standard errors", "within so many it is over")
     accept_blocks: int = setting(64, "blocks", "a level that stays for so many is the new normal", least=1)

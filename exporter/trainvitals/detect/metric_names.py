@@ -143,9 +143,6 @@ class Companions:
         return self.free
 
 
-has_reward = need_not_fall
-
-
 @functools.lru_cache(maxsize=1024)
 def split_name(name: str) -> tuple[str, int]:
     """Return what is before the metric in a name, and its direction: 1 up, -1 down, 0 unknown.
