@@ -87,7 +87,7 @@ def test_with_how_many_processes_a_run_goes_on(asked, usable, span, count):
 
 
 def test_room_for_another_checkpoint(tmp_path):
-    """A tenth more than the newest, and a MiB at least; where nobody knows, it may be tried."""
+    """A tenth more than the newest, or a MiB; where nobody knows, it may be tried."""
     (tmp_path / "step_1").mkdir()
     (tmp_path / "step_1" / "a.pt").write_bytes(bytes(2_000_000))
     newest = str(tmp_path / "step_1")

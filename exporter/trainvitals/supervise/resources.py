@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-#: So many times the newest checkpoint must fit, and so many bytes at least.
+#: So many times the newest checkpoint must fit; without one, so many bytes.
 _ROOM, _LEAST = 1.1, 1 << 20
 _MOST_FILES = 100_000
 
@@ -39,8 +39,7 @@ def free_bytes(folder: str) -> int:
 def has_room(folder: str, newest: str | None, free: Callable[[str], int] = free_bytes) -> bool:
     """Whether another checkpoint like the newest fits into a folder; where that cannot be known, it may be tried."""
     try:
-        wanted = max(_LEAST, _ROOM * size_of(newest) if newest is not None else 0)
-        return free(folder) >= wanted
+        return free(folder) >= (_LEAST if newest is None else _ROOM * size_of(newest))
     except OSError:
         return True
 
