@@ -94,8 +94,9 @@ def test_two_writers_wait_for_each_other(tmp_path):
 
     journal = Journal(str(path))
     for name, said in (("one", said_one), ("other", said_other)):
-        assert -1 not in said
-        assert set(said) <= {incident.attempt for incident in journal.incidents(name)}
+        # On a disk that stands still for seconds a row waits in memory, and is written with the next.
+        assert said.count(-1) < len(said) / 2
+        assert set(said) - {-1} <= {incident.attempt for incident in journal.incidents(name)}
     journal.close()
     assert "ok" == whole(path)
 
@@ -356,6 +357,7 @@ def test_retention_removes_the_oldest_a_little_at_a_time(tmp_path):
     calls = 1
     while journal.prune(5000.0, 10**9):
         calls += 1
+    assert {} == journal.errors
     assert 3 <= calls < 6
     assert 5000.0 == journal.events("llama")[0].time
     assert [9_999.0] == [incident.detected for incident in journal.incidents()]

@@ -36,7 +36,7 @@ class JournalCollector(Collector):
             self._looked = self._monotonic()
             self._size, self._totals = journal.size(), journal.totals(MOST)
         sink.add("trainvitals_journal_bytes", self._size or None)
-        sink.add("trainvitals_journal_rows_waiting", journal.waiting)
+        sink.add("trainvitals_journal_rows_waiting", journal.stuck)
         sink.add("trainvitals_journal_rows_dropped_total", journal.dropped + self._scribe.left_out)
         for reason, count in sorted(journal.errors.items()):
             sink.add("trainvitals_journal_errors_total", count, reason)

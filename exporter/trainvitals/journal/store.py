@@ -61,6 +61,8 @@ class Journal:
         #: What went wrong by reason: ``full``, ``busy``, ``damaged``, ``newer``, ``file``; and rows that were dropped.
         self.errors: Counter[str] = Counter()
         self.dropped = 0
+        #: Rows that the last try to write left in memory.
+        self.stuck = 0
         try:
             self._base.connection()
         except (OSError, sqlite3.Error) as error:
@@ -148,7 +150,8 @@ class Journal:
                         self._write(waiting)
             except (OSError, sqlite3.Error, JournalError) as error:
                 self._failed(error)
-            return not self.waiting
+            self.stuck = self.waiting
+            return not self.stuck
 
     def prune(self, keep_seconds: float, keep_bytes: int) -> bool:
         """Remove some of what is too old or too much; return whether there may be more of it."""
