@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from trainvitals.follow.errors import CAUSE
 from trainvitals.host.kmsg import KernelLog
+from trainvitals.probe.recorder import Recorder
 from trainvitals.supervise import devices, resources
+from trainvitals.supervise.attempt import Attempt
+from trainvitals.supervise.cause import event_of
 from trainvitals.supervise.kernel import Kernel, memory_events
+from trainvitals.supervise.settings import Settings
+from trainvitals.supervise.signals import Signals
+from trainvitals.supervise.watch import Ranks
 
 UUIDS = [f"GPU-0000000{number}-1111-2222-3333-444444444444" for number in range(4)]
 
@@ -166,3 +175,43 @@ def test_a_memory_limit_without_the_kernel_log(tmp_path):
     (event,) = found.events([], was_killed=True)
     assert event.fields["cause"] == "host_out_of_memory"
     assert event.fields["text"] == "the memory limit of the control group was reached: 1 kills"
+
+
+@pytest.mark.parametrize(
+    ("uuid", "cause", "devices_left_out"),
+    [
+        (UUIDS[1], "process_killed", (UUIDS[1],)),
+        (UUIDS[0], "process_killed", ()),
+        ("", "process_killed", ()),
+        ("", "cuda_error", (UUIDS[1],)),
+    ],
+)
+def test_a_lost_device_is_ours_if_a_rank_had_it(driver, spool, uuid, cause, devices_left_out):
+    """Another job's device is none of our business; unless nobody knows, and the failure speaks of devices."""
+    recorder = Recorder(str(spool), {"run": "test", "rank": 3, "world_size": 4, "attempt": 0})
+    recorder.identify(device_uuid=uuid or None)
+    ranks = Ranks(str(spool), "test", 0)
+    ranks.poll()
+    output = [event_of(CAUSE[cause], "what the log says")]
+    attempt = Attempt(
+        SimpleNamespace(poll=lambda: 1, end=lambda _: None, pid=1),
+        SimpleNamespace(events=output, pump=lambda: None),
+        ranks,
+        kernel("NVRM: Xid (PCI:0000:02:00): 79, pid=7, name=python, GPU has fallen off the bus."),
+        settings=Settings(name="test", command=("x",), spool=str(spool), folder="/nowhere"),
+        roster=driver,
+        error_file="",
+        on_look=lambda: None,
+        before_kill=lambda _: None,
+    )
+
+    failure = attempt.watch(Signals()).failure
+    recorder.finish("ok")
+
+    assert failure.devices == devices_left_out
+    assert failure.cause == ("lost_device" if devices_left_out else cause)
+    if uuid and devices_left_out:
+        assert (failure.rank, failure.text) == (
+            3,
+            f"device {UUIDS[1]} (rank 3): Xid 79: GPU has fallen off the bus",
+        )

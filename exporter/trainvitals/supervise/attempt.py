@@ -25,6 +25,10 @@ _SAME_MOMENT = 1.0
 _TOLD_FROM_OUTSIDE = frozenset(
     {"terminated", "interrupted", "job_cancelled", "preempted", "time_limit", "process_killed"}
 )
+#: Causes that speak of a device, or of nothing.
+_OF_DEVICES = frozenset(
+    {"device_lost", "xid_hardware", "device_memory_error", "nvswitch_error", "cuda_error", "no_such_device", "unknown"}
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,8 @@ class Attempt:
         found = self._find(code)
         if found.cause in _TOLD_FROM_OUTSIDE:
             signals.sleep(_SAME_MOMENT)
-        return Outcome(code, None if signals.told else self._at(self._lost_device() or found), signals.told)
+        lost = self._lost_device(found.cause in _OF_DEVICES)
+        return Outcome(code, None if signals.told else self._at(lost or found), signals.told)
 
     def _find(self, code: int) -> Failure:
         output = list(self.console.events)
@@ -139,8 +144,12 @@ class Attempt:
         """Return a failure with the time of now."""
         return cause.detected(failure, self._clock())
 
-    def _lost_device(self) -> Failure | None:
-        """Return the failure that a lost device of this run is, if there is one."""
+    def _lost_device(self, is_likely: bool = False) -> Failure | None:
+        """Return the failure that a lost device of this run is, if there is one.
+
+        Where no rank has told its device, a lost one is this run's only if the failure itself speaks of devices: a
+        node has other devices, and other jobs on them.
+        """
         present = {gpu.uuid for gpu in self._roster.present()}
         gone = dict.fromkeys(self._present - present, "the driver lists it no more")
         for fault in self.kernel.faults:
@@ -150,8 +159,9 @@ class Attempt:
             uuid = rank.identity.device_uuid
             if uuid in gone:
                 return cause.of_device(rank, uuid, gone[uuid], self.ranks)
-        # Ranks that did not tell their device may have had any.
-        return None if ranks or not gone else cause.of_device(None, *next(iter(gone.items())), self.ranks)
+        if ranks or not gone or not is_likely:
+            return None
+        return cause.of_device(None, *next(iter(gone.items())), self.ranks)
 
     def _uuid(self, address: str) -> str:
         for rank in self.ranks:
