@@ -132,14 +132,32 @@ def test_attempts_that_overlap_count_once():
 
 
 def test_a_death_that_was_recorded_is_there_once():
-    """By its attempt, or by its time where a script counts no attempts."""
+    """By its time, for a script that is started by hand counts no attempts; one that nobody recorded is derived."""
     found = lives(
         [attempt(0.0, 100.0, "died", 0), attempt(130.0, 200.0, "died", 0), attempt(900.0, 950.0, "running", 0)]
     )
 
-    assert 2 == len(interruptions(found, []))
-    assert 2 == len(interruptions(found, [incident(105.0, attempt=7)]))
-    assert 1 == len(interruptions(found, [incident(105.0, attempt=0)]))
+    one, other = incident(105.0), incident(205.0, attempt=7)
+    assert [True, True] == [bool(found.details) for found in interruptions(found, [])]
+    assert [False, True] == [bool(found.details) for found in interruptions(found, [one])]
+    assert [False, False] == [bool(found.details) for found in interruptions(found, [one, other])]
+
+
+def test_the_step_at_which_the_run_went_on_is_believed():
+    """A supervisor that knows of no checkpoint thinks that all is lost; the training found one at step 99."""
+    found = lives([attempt(0.0, 100.0, "died", 0, 0, 120), attempt(102.0, 200.0, "running", 1, 100, 150)])
+    planned = incident(100.5, last_step=120, resume_step=0, steps_lost=120, seconds_lost=60.0)
+    (one,) = interruptions(found, [planned])
+
+    assert (100, 21, 10.5) == (one.resume_step, one.steps_lost, one.seconds_lost)
+
+
+def test_two_interruptions_of_one_attempt_are_both_there():
+    """A restart that failed before its first process is an interruption too."""
+    found = lives([attempt(0.0, 100.0, "died", 0), attempt(200.0, 300.0, "running", 2)])
+    recorded = [incident(100.0), incident(150.0, attempt=1, cause="no device")]
+
+    assert ["killed", "no device"] == [one.cause for one in interruptions(found, recorded)]
 
 
 def test_what_two_supervisors_recorded_is_one_interruption():

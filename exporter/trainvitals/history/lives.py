@@ -82,17 +82,22 @@ def _end(one: Attempt) -> float | None:
 
 
 def interruptions(found: Sequence[Life], recorded: Sequence[Incident]) -> list[Incident]:
-    """Return what was recorded, and an incident for each life that ended badly and of which nothing is recorded."""
-    recorded = once(recorded)
-    incidents = list(recorded)
+    """Return what was recorded, and an incident for each life that ended badly and of which nothing is recorded.
+
+    Where the next life began at another step than was planned, that step is believed.
+    """
+    left = once(recorded)
+    incidents: list[Incident] = []
     for place, life in enumerate(found):
-        broken = life.broken
         after = found[place + 1] if place + 1 < len(found) else None
         until = life.ended + _LATE if after is None else max(after.began, life.ended)
-        told = any(one.attempt == life.attempt or life.began <= one.detected <= until for one in recorded)
-        if broken is not None and not told:
-            incidents.append(_derived(life, broken, after))
-    return sorted(incidents, key=lambda one: one.detected)
+        within = [one for one in left if life.began <= one.detected <= until]
+        told = within or [one for one in left if one.attempt == life.attempt]
+        left = [one for one in left if one not in told]
+        incidents += [*told[:-1], *(_resumed(one, life, after) for one in told[-1:])]
+        if life.broken is not None and not told:
+            incidents.append(_derived(life, life.broken, after))
+    return sorted([*incidents, *left], key=lambda one: one.detected)
 
 
 def once(recorded: Iterable[Incident]) -> list[Incident]:
@@ -119,7 +124,7 @@ def _is_same(one: Incident, other: Incident) -> bool:
 
 def _derived(life: Life, broken: Attempt, after: Life | None) -> Incident:
     moment = _end(broken) or life.ended
-    incident = Incident(
+    found = Incident(
         id=0,
         run=broken.run,
         attempt=life.attempt,
@@ -131,15 +136,23 @@ def _derived(life: Life, broken: Attempt, after: Life | None) -> Incident:
         text="seen by the exporter; nobody supervised the run",
         details={"derived": True},
     )
-    if after is None or after.first_step is None or life.last_step is None:
+    return _resumed(found, life, after)
+
+
+def _resumed(incident: Incident, life: Life, after: Life | None) -> Incident:
+    """Return an incident with what the next life shows of the step at which the run went on."""
+    last = life.last_step if incident.last_step is None else incident.last_step
+    if after is None or after.first_step is None or last is None or after.first_step == incident.resume_step:
         return incident
-    lost = max(0, life.last_step - after.first_step + 1)
+    lost = max(0, last - after.first_step + 1)
     seconds = seconds_of_step(life)
+    if incident.seconds_lost is not None and incident.steps_lost:
+        seconds = incident.seconds_lost / incident.steps_lost
     return replace(
         incident,
         resume_step=after.first_step,
         steps_lost=lost,
-        seconds_lost=None if seconds is None else lost * seconds,
+        seconds_lost=incident.seconds_lost if seconds is None else lost * seconds,
     )
 
 
