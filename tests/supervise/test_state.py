@@ -11,13 +11,18 @@ from types import SimpleNamespace
 import pytest
 from tests.helpers import trainer_environment, wait_until
 
+import trainvitals
+from trainvitals import rankfile
 from trainvitals.follow.errors import ErrorReader
 from trainvitals.probe import stacks
 from trainvitals.supervise import evidence, launch, options, processes, resume
 from trainvitals.supervise.cause import Failure
 from trainvitals.supervise.console import Console, same_place
 from trainvitals.supervise.decide import Past
+from trainvitals.supervise.record import Nowhere
+from trainvitals.supervise.settings import Settings
 from trainvitals.supervise.state import BusyError, State, Store
+from trainvitals.supervise.supervisor import Supervisor
 
 
 def test_what_is_saved_is_loaded(tmp_path):
@@ -27,6 +32,26 @@ def test_what_is_saved_is_loaded(tmp_path):
 
     assert store.save(state)
     assert store.load() == state
+
+
+@pytest.mark.parametrize(("boot", "excluded"), [("another", []), (rankfile.boot_id(), ["GPU-1"])])
+def test_devices_are_given_another_chance_after_a_reboot(tmp_path, boot, excluded):
+    """It has reset them."""
+    store = Store(str(tmp_path))
+    store.save(State(attempt=1, boot=boot, excluded=["GPU-1"]))
+    settings = Settings(name="test", command=("x",), spool="/nowhere", folder=str(tmp_path))
+
+    found = Supervisor(settings, store, Nowhere(), {}, kernel_of=None, scan_of=None, tell=None)
+
+    assert found._state.excluded == excluded
+
+
+def test_where_a_training_goes_on(monkeypatch):
+    """A path, or None for a start from the beginning."""
+    monkeypatch.delenv("TRAINVITALS_RESUME_FROM", raising=False)
+    assert trainvitals.resume_path() is None
+    monkeypatch.setenv("TRAINVITALS_RESUME_FROM", "/ckpt/a")
+    assert trainvitals.resume_path() == "/ckpt/a"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"past": [{"nonsense": 1}]}', "7", '{"past": 7}'])

@@ -70,6 +70,8 @@ class Supervisor:
         self._roster = roster or devices.Roster()
         self._signals = Signals()
         self._state = store.load()
+        if not self._state.is_of_this_boot():
+            self._state.excluded = []  # A node that was started anew has reset its devices.
         self._saved = 0.0
         self._choice = Choice()
         self._attempt: Attempt | None = None
