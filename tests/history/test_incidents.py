@@ -235,7 +235,7 @@ def test_the_account_of_a_run(path, capsys):
     assert "90 steps / 3 min 8" in out
     assert "1 interruption in 2 h 28 min of work: mean time to failure 2 h 28 min (95 %: 26 min 37 s to 4 d 1 h)" in out
     assert "wall time             2 h 30 min  100.0%" in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 120
 
 
 def test_json_has_all_of_it(path, capsys):

@@ -17,7 +17,7 @@ from trainvitals.history.when import lasting, shown
 from trainvitals.journal import Incident
 from trainvitals.output import printable
 
-_WIDTH = 100
+_WIDTH = 120
 #: What the parts of the time are called.
 _BUCKETS = {
     "productive": "training that stayed",
