@@ -16,10 +16,11 @@ DEVICE_FAULTS = ("TrainvitalsDeviceDown", "TrainvitalsDeviceFatalXid")
 #: Alerts with an instance that hold up whatever runs there.
 NODE_FAULTS = ("TrainvitalsDeviceSourceHung", "TrainvitalsFilesystemStuck", "TrainvitalsInfinibandPortDown")
 
-# Also those that still wait for their time: what they cause may be told before.
+# Also those that still wait for their time: a rank that fails by them is told at once.
 _DEVICE = f'ALERTS{{alertname=~"{"|".join(DEVICE_FAULTS)}",uuid!=""}}'
-_NODE = f'ALERTS{{alertname=~"{"|".join(NODE_FAULTS)}"}}'
-_DOWN = 'ALERTS{alertname="TrainvitalsExporterDown"}'
+# A stall takes longer than these wait, so they are sure by then; a driver is away for a moment with each restart.
+_NODE = f'ALERTS{{alertname=~"{"|".join(NODE_FAULTS)}",alertstate="firing"}}'
+_DOWN = 'ALERTS{alertname="TrainvitalsExporterDown",alertstate="firing"}'
 
 _ON_DEVICE = f"""
 count by (run) (
@@ -109,8 +110,8 @@ AFFECTED: tuple[Alert, ...] = (
         impact="Alerts that the run stalls or has become slow are muted while this one is on.",
         impact_zh="本告警存在期间，该训练停滞或变慢的告警会被抑制。",
         diagnosis=(
-            "A rank of the newest attempt is on a node with such an alert. Of a node whose exporter is down, what it "
-            "showed 15 minutes or an hour ago counts, so a stall is told after that hour if it still lasts."
+            "A rank of the newest attempt is on a node where such an alert is on. Of a node whose exporter is down, "
+            "what it showed 15 minutes or an hour ago counts, so a stall is told after that hour if it still lasts."
         ),
         diagnosis_zh=(
             "最新一次尝试中有 rank 所在的节点存在上述告警。若节点的导出器无响应，则以它 15 分钟前或一小时前的数据为准；"
