@@ -33,7 +33,7 @@ FLAGS = {
         "--labels",
     ],
     "diagnose": ["--fail-on", "--format", "--help", "--html", "--json"],
-    "up": ["--data-dir", "--demo", "--for", "--help", "--simulate-devices"],
+    "up": ["--data-dir", "--demo", "--for", "--help", "--notify.file", "--simulate-devices"],
     "run": [
         "--back-off",
         "--checkpoint-dir",
