@@ -130,3 +130,19 @@ def test_a_rollback_begins_anew(tape):
     """Norms behind it are no baseline."""
     tape.roll_back(100)
     assert play(tape, [50.0] * 10) == [None] * 10
+
+
+def test_what_is_known_by_heart_has_no_gradient():
+    """A loss of a thousandth of the first; where it is still a tenth of it, weights do not move."""
+    for now, found in ((0.002, False), (0.2, True)):
+        tape = Tape(GradientAnomaly())
+        play(tape, [0.5] * 200, loss=2.0)
+        assert (first_active(play(tape, [1e-9] * 60, loss=now)) is not None) is found
+
+
+def test_no_gradient_beside_a_reward_is_information():
+    """All answers have the same reward: solved, or far from it."""
+    tape = Tape(GradientAnomaly())
+    play(tape, [0.5] * 200, reward=0.4)
+    said = {verdict.severity for verdict in play(tape, [0.0] * 60, reward=1.0) if verdict.active}
+    assert said == {"info"}

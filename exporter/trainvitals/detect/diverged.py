@@ -51,6 +51,8 @@ BLOWN_STEPS = 50
 _LARGEST = 1e6
 #: So many groups are looked at in one go.
 _GROUPS = 64
+#: And so many are remembered.
+_BEFORE = 4
 
 
 class LossDiverged:
@@ -83,7 +85,7 @@ class LossDiverged:
         #: Losses in a row above each of the limits, where that began, and the last ones of the lower.
         self._far = self._risen = 0
         self._far_since = self._risen_since = 0
-        #: The highest loss of the 15 before it was far above.
+        #: The highest loss of the 15 before it was far above, but for the 5 among which it went up.
         self._far_before = 0.0
         self._recent: list[float] = []
         self._found = ""
@@ -95,8 +97,8 @@ class LossDiverged:
         #: The loss of an evaluation before the first step, and the lowest of the last 5 losses.
         self._untrained: float | None = None
         self._lowest = 0.0
-        #: The highest loss of each of the last 3 groups.
-        self._highest: deque[float] = deque(maxlen=3)
+        #: The highest loss of each of the last groups.
+        self._highest: deque[float] = deque(maxlen=_BEFORE)
 
     def begin_segment(self, segment: Segment) -> None:
         """Forget the lowest level; where the loss has diverged, a change is an answer to it, and must not hide it."""
@@ -160,7 +162,7 @@ class LossDiverged:
             if high > usual:
                 stop = min(stop, begin + _GROUPS * GROUP)
             if high <= usual or max(map(min, _groups(losses[begin:stop]))) <= usual:
-                self._pass(list(_groups(losses[max(begin, stop - 3 * GROUP) : stop])))
+                self._pass(list(_groups(losses[max(begin, stop - _BEFORE * GROUP) : stop])))
                 if self._trace.push_all(steps, losses[:stop], begin)[1]:
                     self._look()
             else:
@@ -266,7 +268,7 @@ class LossDiverged:
             self._recent.clear()
         if is_far:
             if not self._far:
-                self._far_since, self._far_before = self._group_began, max(self._highest, default=0.0)
+                self._far_since, self._far_before = self._group_began, max(list(self._highest)[:-1], default=0.0)
             self._far += GROUP
         else:
             self._far = 0
@@ -274,7 +276,7 @@ class LossDiverged:
         far = self._far / wanted
         if lowest <= self._far_before and far < FAR_LONGER:
             far = min(far, 0.99)
-        before = list(self._highest)[:-1]
+        before = list(self._highest)[-3:-1]
         if is_far and not self._found and before and self._trace.points <= SHORT and lowest > JUMP * max(before):
             self._found, self._since, self._before = "jumped", self._group_began, self._best
             self._level = ordered[GROUP // 2]

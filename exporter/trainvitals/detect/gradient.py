@@ -3,7 +3,9 @@
 - exploding: a norm of more than 10 times the median of the 128 before, in 5 steps in a row.  A norm by itself is noisy
   (30 to 100 single outliers in 10,000 steps of a healthy run), so that fewer steps or a lower factor would be no sign.
 - vanishing: a norm below 1e-7 (the published bound for a mean gradient) in 20 steps in a row that were not skipped;
-  exactly 0 counts only after norms that were not, because some trainers log 0 where they do not compute it.
+  exactly 0 counts only after norms that were not, because some trainers log 0 where they do not compute it.  Where the
+  loss is below a hundredth of the first, nothing is left to learn, and nothing is found; beside a reward it is
+  information: where all answers have the same reward, there is no gradient.
 - not finite: in more than 32 steps in a row; a loss scaler that looks for its scale needs no more.
 - scale: a loss scale that is halved 8 times within 100 steps, or comes down to 1, after its first search is over: that
   is when it has stood still for 20 reports.  A scale of 1 from the beginning belongs to a run without a scaler.
@@ -16,7 +18,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
-from trainvitals.detect.base import Category, Verdict, by_pieces
+from trainvitals.detect.base import Category, Severity, Verdict, by_pieces
+from trainvitals.detect.metric_names import Companions
 from trainvitals.detect.segments import Kind as Segments
 from trainvitals.detect.segments import Segment
 from trainvitals.detect.window import middle
@@ -29,6 +32,8 @@ BASELINE, REFRESH = 128, 16
 #: Norms are large and fall fast in the first steps of a run.
 WARMUP_POINTS = 64
 TINY, VANISHING_POINTS = 1e-7, 20
+#: The share of the first loss below which a model knows all that there is.
+KNOWN = 0.01
 BROKEN_POINTS = 33
 HALVINGS, WITHIN_STEPS, SETTLED_REPORTS = 8, 100, 20
 #: A finding is held for so many reports, so that a scrape sees it.
@@ -51,6 +56,8 @@ class GradientAnomaly:
     def __init__(self) -> None:
         self._last = -1
         self._gated = ""
+        self._beside = Companions()
+        self._first_loss: float | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -87,6 +94,9 @@ class GradientAnomaly:
         """Take the next step: a norm costs a comparison or two, the median is looked at once for 16."""
         values = step.values
         norm, scale = values.get("grad_norm"), values.get("loss_scale")
+        self._beside.take(values)
+        if self._first_loss is None:
+            self._first_loss = values.get("loss")
         if norm is None and scale is None:
             return
         if step.step < self._last:
@@ -105,12 +115,15 @@ class GradientAnomaly:
             if TINY <= norm <= FACTOR * self._median and self._quiet:
                 self._keep((norm,))
             elif not values.get("skipped"):
-                self._take_odd(norm, step.step)
+                self._take_odd(norm, step.step, values.get("loss"))
 
     def observe_all(self, steps: Steps) -> int:
         """Take the next steps, up to one that turns the signal on; return how many."""
         columns = steps.columns
         norms, scales = columns.get("grad_norm"), columns.get("loss_scale")
+        self._beside.take(columns)
+        if self._first_loss is None and "loss" in columns:
+            self._first_loss = columns["loss"][0]
         if norms is None and scales is None:
             return len(steps)
         anew = steps.numbers[0] < self._last
@@ -166,10 +179,12 @@ class GradientAnomaly:
             self._known = middle(sorted(norms[-BASELINE:]))
         return self._known
 
-    def _take_odd(self, norm: float, step: int) -> None:
+    def _take_odd(self, norm: float, step: int, loss: float | None) -> None:
         finite = math.isfinite(norm)
         exploding = finite and norm > FACTOR * self._median
         tiny = 0.0 < norm < TINY or (norm == 0.0 and self._points >= VANISHING_POINTS)
+        if tiny and loss is not None and self._first_loss is not None and abs(loss) < KNOWN * abs(self._first_loss):
+            tiny = False
         self._count("exploding", exploding, EXPLODING_POINTS, step, f"more than 10 times its median {self._median:.3g}")
         self._count("vanishing", tiny, VANISHING_POINTS, step, "below 1e-7")
         self._count("broken", not finite, BROKEN_POINTS, step, "not finite")
@@ -231,11 +246,16 @@ class GradientAnomaly:
             since_step=since,
             evidence=f"since step {since}: {what}",
             statistics=statistics,
-            severity="critical" if kind == "broken" else "warning",
+            severity=self._severity(kind),
             action=_ACTIONS[kind],
             confidence=0.8,
             gated=gated,
         )
+
+    def _severity(self, kind: Kind) -> Severity:
+        if kind == "vanishing" and self._beside.free:
+            return "info"
+        return "critical" if kind == "broken" else "warning"
 
 
 _ACTIONS: dict[Kind, str] = {
