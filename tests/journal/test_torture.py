@@ -379,3 +379,21 @@ def test_descriptors_do_not_leak(tmp_path):
         journal.close()
 
     assert before == len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (sqlite3.DatabaseError("database disk image is malformed"), "damaged"),
+        (sqlite3.DatabaseError("file is not a database"), "damaged"),
+        (sqlite3.OperationalError("database or disk is full"), "full"),
+        (sqlite3.OperationalError("database is locked"), "busy"),
+        (sqlite3.OperationalError("disk I/O error"), "file"),
+        (OSError(28, "No space left on device"), "full"),
+        (PermissionError(13, "Permission denied"), "file"),
+        (JournalError("newer"), "newer"),
+    ],
+)
+def test_errors_have_reasons_without_their_codes_too(error, expected):
+    """Codes of SQLite came with Python 3.11; before, its words must do."""
+    assert expected == base.reason(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,6 +19,8 @@ from trainvitals.journal.schema import APPLICATION, VERSION
 SYSTEM = "/var/lib/trainvitals"
 #: Entries of one run, and of the nodes, that are read at most: the newest.
 _MOST = 20_000
+#: And where only some kinds of them are asked for.
+_MOST_OF_SOME = 2_000
 
 Found = TypeVar("Found")
 
@@ -75,14 +77,17 @@ class Books:
         found = {one.id: one for part in self._each(lambda ask: asking.incidents(ask, run)) for one in part}
         return sorted(found.values(), key=lambda one: one.detected)
 
-    def story(self, run: str) -> Story:
-        """Return all that is known of a run.  Raises HistoryError where it is unknown, with the names that are not."""
+    def story(self, run: str, kinds: Collection[str] = ()) -> Story:
+        """Return all that is known of a run, or of its entries those of some kinds and none of the nodes.
+
+        Raises HistoryError where it is unknown, with the names that are not.
+        """
         names = self.names()
         if run not in names:
             known = f"known are {', '.join(map(repr, names[:12]))}" if names else "none is known"
             raise HistoryError(f"no run {run!r} in the journal: {known}{', ...' if len(names) > 12 else ''}")
         story = Story(run)
-        for part in self._each(lambda ask: _read(ask, run)):
+        for part in self._each(lambda ask: _read(ask, run, kinds)):
             story.runs += part.runs
             story.attempts += part.attempts
             story.entries += part.entries
@@ -90,6 +95,8 @@ class Books:
         story.attempts.sort(key=lambda one: (one.began, one.rank))
         story.entries.sort(key=lambda one: one.time)
         story.incidents.sort(key=lambda one: one.detected)
+        if kinds:
+            return story
         since, until = story.began, story.seen
         nodes = self._each(lambda ask: asking.events(ask, "", since=since, until=until, last=_MOST))
         story.nodes = sorted((entry for part in nodes for entry in part), key=lambda one: one.time)
@@ -111,8 +118,8 @@ class Books:
         return found
 
 
-def _read(ask: Ask, run: str) -> Story:
-    entries = asking.events(ask, run, last=_MOST)
+def _read(ask: Ask, run: str, kinds: Collection[str]) -> Story:
+    entries = asking.events(ask, run, kinds=kinds, last=_MOST_OF_SOME if kinds else _MOST)
     runs = [one for one in asking.runs(ask) if one.run == run]
     return Story(run, runs, asking.attempts(ask, run), entries, [], asking.incidents(ask, run))
 

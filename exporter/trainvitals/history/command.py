@@ -75,7 +75,7 @@ def incidents(arguments: Sequence[str]) -> int:
     books = _books(options.journal)
     try:
         names = books.names() if options.run is None else [options.run]
-        found: Account = account([books.story(name) for name in names])
+        found: Account = account([books.story(name, ("checkpoint",)) for name in names])
     except HistoryError as error:
         return _fail("incidents", str(error))
     _complain(books, "incidents")

@@ -22,8 +22,12 @@ def runs(ask: Ask) -> list[Run]:
 
 def names(ask: Ask) -> list[str]:
     """Return the names of all runs that anything is known of."""
-    rows = ask("SELECT run FROM runs UNION SELECT run FROM incidents UNION SELECT run FROM events", ())
-    return sorted(str(row[0]) for row in rows if row[0])
+    found = {str(row[0]) for row in ask("SELECT run FROM runs UNION SELECT run FROM incidents", ())}
+    # From name to name by the index: there are many events, and few names.
+    name: object = ""
+    while (name := ask("SELECT min(run) FROM events WHERE run > ?", (name,))[0][0]) is not None:
+        found.add(str(name))
+    return sorted(found - {""})
 
 
 def attempts(ask: Ask, run: str) -> list[Attempt]:
