@@ -136,8 +136,8 @@ def test_rules_are_written_with_the_numbers_of_the_site(written, tmp_path):
     assert said.output.splitlines() == [
         f"written: {name}.yml" for name in ("data", "hardware", "meta", "parameter", "recording", "resource")
     ]
-    assert "> 1200\n" in stalled["expr"]
-    assert "> 1800\n" in stalled["expr"]
+    assert "> 1200)" in stalled["expr"]
+    assert "> 1800)" in stalled["expr"]
     assert rule(folder, "meta.yml", "TrainvitalsCollectorFailed")["for"] == "45s"
     assert "_total[1h])" in rule(folder, "meta.yml", "TrainvitalsRecordsLost")["expr"]
     assert rule(folder, "resource.yml", "TrainvitalsHostMemoryLow")["expr"].endswith(") < 0.1")
