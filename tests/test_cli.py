@@ -47,6 +47,7 @@ FLAGS = {
         "--no-progress",
         "--processes",
         "--resume-flag",
+        "--resume-from",
         "--state-dir",
         "--wait",
     ],

@@ -253,6 +253,18 @@ def run(context: typer.Context) -> None:
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
 )
+def ctl(context: typer.Context) -> None:
+    """Act on a run that goes on: change a setting, pause, resume, checkpoint, stop."""
+    # As above.
+    from trainvitals.ctl.command import main as act
+
+    raise typer.Exit(act(context.args, dict(os.environ)))
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False},
+)
 def timeline(context: typer.Context) -> None:
     """Say since which step a run goes wrong, what changed then, and all that happened to it."""
     # As with run.

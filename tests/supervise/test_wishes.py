@@ -11,9 +11,12 @@ import pytest
 from tests.helpers import PATIENCE, wait_until
 from tests.supervise.runs import Run
 
+from trainvitals.ctl import clone
 from trainvitals.ctl.command import main as ctl
+from trainvitals.ctl.giving import NotDoneError
 from trainvitals.ctl.ranks import live
 from trainvitals.supervise import wishes
+from trainvitals.supervise.state import State
 from trainvitals.supervise.wishes import Wish
 
 HERE = Path(__file__).parent
@@ -54,6 +57,15 @@ class Steered(Run):
     def ctl(self, *words: str) -> int:
         """Give an order."""
         return ctl(["--dir", str(self.spool), "--state-dir", str(self.state), "--json", "test", *words], {})
+
+    def steps_of_policy(self) -> list[str]:
+        """Return the checkpoints that are whole."""
+        return [path.name for path in self.checkpoints.glob("step-*") if "." not in path.name]
+
+    def clone_environment(self) -> dict[str, str]:
+        """Return the environment of somebody who clones it."""
+        kept = {name: value for name, value in self.environment().items() if name != "TRAINVITALS_RUN"}
+        return {**kept, "XDG_STATE_HOME": str(self.folder / "home")}
 
     def log(self) -> list[tuple[int, int, int]]:
         """Return what was trained so far: step, ranks, weight."""
@@ -106,6 +118,82 @@ def test_a_supervised_run_is_released_set_back_scaled_and_stopped_by_order(run, 
     causes = [(one.cause, one.resume_step) for one in run.incidents()]
     assert causes == [("ordered_release", held), ("ordered_rollback", 20), ("ordered_scale", ended)]
     assert run.processes() == []
+
+
+@pytest.mark.end_to_end
+def test_a_clone_begins_where_its_parent_has_saved_and_both_go_on(run, capsys):
+    """With another setting and another end, in a folder of its own; the parent never knows of it."""
+    pytest.importorskip("torch")
+    with run.started("--max-restarts", "1"):
+        wait_until(lambda: run.steps_of_policy() and len(run.log()) > 30, timeout=PATIENCE)
+        words = ["--dir", str(run.spool), "--state-dir", str(run.state), "test", "clone", "twin", "--before", "21"]
+        own = f"{run.checkpoints}-twin"
+
+        assert ctl([*words, "gain=3", "steps=60", "--print"], {}) == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith("""TRAINVITALS_PARENT=test 'TRAINVITALS_KNOBS={"gain": 3}' """)
+        assert printed.endswith(f"--output {own} --steps 60\n")
+        command = [sys.executable, "-m", "trainvitals", "ctl", *words, "gain=3", "steps=60"]
+        done = subprocess.run(command, env=run.clone_environment(), capture_output=True, text=True, check=False)
+
+        assert done.returncode == 0, done.stderr
+        rows = [tuple(map(int, line.split())) for line in (Path(own) / "log").read_text().splitlines()]
+        assert rows[0] == (21, 2, 23)
+        assert rows[-1] == (60, 2, 140)
+        before = len(run.log())
+        wait_until(lambda: len(run.log()) > before + 3, timeout=PATIENCE)
+        assert {step - weight for step, _, weight in run.log()} == {0}
+        capsys.readouterr()
+        assert ctl([*words], {}) == 1
+        assert capsys.readouterr().err == f"trainvitals ctl: {own} is there already: the clone would save into it\n"
+
+    (events,) = [path.read_text() for path in run.spool.glob("twin.0.*.events")]
+    (told,) = [json.loads(line) for line in events.splitlines() if '"clone"' in line and '"kind":"clone"' in line]
+    assert told["message"] == "of test, from step-20"
+
+
+def test_a_clone_of_what_nobody_supervised_is_refused(tmp_path, capsys):
+    """In one line."""
+    words = ["--dir", str(tmp_path), "--state-dir", str(tmp_path), "test", "clone", "twin"]
+    assert ctl(words, {}) == 1
+    assert capsys.readouterr().err == (
+        "trainvitals ctl: test was not supervised here with a --checkpoint-dir: nothing tells how to start it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "values", "expected", "knobs"),
+    [
+        (["train.py", "--out", "/x/ck"], {"lr": 0.1}, ["train.py", "--out", "/x/ck-b"], '{"lr": 0.1}'),
+        (["train.py", "--out=/x/ck/a", "--lr=1"], {"lr": 0.1}, ["train.py", "--out=/x/ck-b/a", "--lr=0.1"], None),
+        (["train.py", "hydra.dir=/x/ck", "lr=1"], {"lr": 2}, ["train.py", "hydra.dir=/x/ck-b", "lr=2"], None),
+        (
+            ["train.py", "--max-steps", "9", "/x/ck"],
+            {"max_steps": 5},
+            ["train.py", "--max-steps", "5", "/x/ck-b"],
+            None,
+        ),
+        (["train.py", "--out", "/y"], {"out": "/z"}, ["train.py", "--out", "/z"], None),
+    ],
+)
+def test_options_of_the_command_are_changed_and_the_rest_are_knobs(monkeypatch, command, values, expected, knobs):
+    """In each way in which programs take options; and the clone saves elsewhere."""
+    monkeypatch.setattr(clone.state, "read", lambda _: State(command=command, checkpoints="/x/ck"))
+    monkeypatch.setattr(clone, "_checkpoint", lambda *_: "/x/ck/step-5")
+    planned = clone.plan("a", "b", "/state", values)
+    assert planned.arguments == [
+        *("run", "--name", "b", "--checkpoint-dir", "/x/ck-b", "--resume-from", "/x/ck/step-5", "--"),
+        *expected,
+    ]
+    assert planned.environ.get("TRAINVITALS_KNOBS") == knobs
+
+
+def test_a_clone_that_would_save_over_its_parent_is_refused(monkeypatch):
+    """Nothing in the command tells where it saves."""
+    monkeypatch.setattr(clone.state, "read", lambda _: State(command=["train.py"], checkpoints="/x/ck"))
+    monkeypatch.setattr(clone, "_checkpoint", lambda *_: "/x/ck/step-5")
+    with pytest.raises(NotDoneError, match="its clone would save over what a saves"):
+        clone.plan("a", "b", "/state", {"lr": 0.1})
 
 
 def test_what_needs_a_supervisor_says_so(run, capsys):

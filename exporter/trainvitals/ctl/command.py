@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
+import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainvitals.ctl.clone import plan
 from trainvitals.ctl.giving import Done, Giver, NotDoneError, whoever
 from trainvitals.ctl.ranks import Rank, live
 from trainvitals.ctl.supervised import Supervised
@@ -53,6 +56,11 @@ def parser() -> argparse.ArgumentParser:
     orders.add_parser("resume", help="let them go on")
     back = orders.add_parser("rollback", help="go on from the newest checkpoint of a step or before (supervised runs)")
     back.add_argument("step", type=_whole, metavar="STEP")
+    clone = orders.add_parser("clone", help="start another run from a checkpoint of this one, with other settings")
+    clone.add_argument("name", metavar="NAME")
+    clone.add_argument("values", nargs="*", type=_assignment, metavar="NAME=VALUE")
+    clone.add_argument("--before", type=_whole, metavar="STEP", help="from a checkpoint before this step")
+    clone.add_argument("--print", action="store_true", dest="only_print", help="print the command, and start nothing")
     scale = orders.add_parser("scale", help="save, and go on with so many processes per node (supervised runs)")
     scale.add_argument("processes", type=_span, metavar="N|MIN:MAX")
     orders.add_parser("checkpoint", help="let the training save itself")
@@ -100,11 +108,13 @@ def _value(text: str) -> Any:
 
 def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     """Give the order; return 0 when it was obeyed, 1 when not, 2 for one that makes no sense."""
-    options = parser().parse_args(arguments)
+    options = _parse(arguments)
     folder = options.dir or spool.folder(environ)
     ranks = live(folder, options.run)
     supervisor = Supervised(options.run, options.state_dir or wishes.folder_of(options.run, environ))
     try:
+        if options.order == "clone":
+            return _clone(options, options.state_dir or wishes.folder_of(options.run, environ), environ)
         if options.order == "resume" and not ranks and supervisor.is_released:
             supervisor.resume()
             print(f"{printable(options.run)}: resume: left for the supervisor")
@@ -130,6 +140,17 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     return 0
 
 
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse; settings may stand before and behind options, which argparse alone does not allow."""
+    described = parser()
+    options, rest = described.parse_known_args(arguments)
+    if rest and options.order in {"set", "clone"} and all("=" in word and not word.startswith("-") for word in rest):
+        options.values = [*options.values, *map(_assignment, rest)]
+    elif rest:
+        described.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
 def _values(options: argparse.Namespace) -> dict[str, Any]:
     if options.order == "set":
         return dict(options.values)
@@ -147,6 +168,17 @@ def _wish(options: argparse.Namespace) -> Wish | None:
         least, most = options.processes
         return Wish(what="scale", least=least, most=most, **known)
     return None
+
+
+def _clone(options: argparse.Namespace, folder: str, environ: Mapping[str, str]) -> int:
+    """Become the clone, or print what it would be; return only then."""
+    planned = plan(options.run, options.name, folder, dict(options.values), options.before)
+    command = [sys.executable, "-m", "trainvitals", *planned.arguments]
+    if not options.only_print:
+        sys.stdout.flush()
+        os.execve(sys.executable, command, {**environ, **planned.environ})  # noqa: S606
+    print(shlex.join([*(f"{name}={value}" for name, value in planned.environ.items()), *command]))
+    return 0
 
 
 def _nobody(folder: str, run: str) -> str:

@@ -22,7 +22,7 @@ class Supervised:
     @property
     def is_released(self) -> bool:
         """Whether it waits, without a training, for somebody to let it go on."""
-        return state.holder(self._folder) is not None and state.phase_of(self._folder) == "released"
+        return state.holder(self._folder) is not None and state.read(self._folder).phase == "released"
 
     def end(self, giver: Giver, wish: Wish) -> Done:
         """Let the run end behind a step, and its supervisor do what is wanted then.  Raises NotDoneError."""

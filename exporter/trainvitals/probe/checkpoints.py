@@ -177,6 +177,8 @@ class Checkpoints:
         wanted = resume_path()
         if wanted is not None and before is None and os.path.realpath(wanted) in map(os.path.realpath, paths):
             paths.insert(0, os.path.realpath(wanted))
+        elif wanted is not None and before is None and not paths:
+            paths = [wanted]  # A clone begins where another run has saved.
         for path in paths:
             try:
                 return manifest.verify(path)

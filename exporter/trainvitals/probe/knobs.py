@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 from trainvitals import probe
 
 _MOST_KNOBS = 64
+#: Values that a clone begins with, in its environment: JSON.
+GIVEN = "TRAINVITALS_KNOBS"
 
 
 class RefusedError(Exception):
@@ -43,12 +47,29 @@ class Knobs:
         """Add a knob; a later one of the name takes its place."""
         if len(self._knobs) < _MOST_KNOBS or name in self._knobs:
             self._knobs[name] = _Knob(set, least, most)
+            self._begin_with(name)
 
     def offer(self, name: str, set: Callable[[Any], None], *, least: float | None = None) -> None:  # noqa: A002
         """Add a knob of a framework, unless the program has one of that name."""
         known = self._knobs.get(name)
         if known is None or known.is_offered:
             self._knobs[name] = _Knob(set, least, is_offered=True)
+            self._begin_with(name)
+
+    def _begin_with(self, name: str) -> None:
+        """Set what a clone was given for a knob; one that is refused is told, and the training goes on without."""
+        given = _given()
+        if name in given:
+            try:
+                self._check_value(name, given[name])
+                self._knobs[name].set(given[name])
+                probe.event("change", None, None, name=name, new=given[name], source="clone")
+            except Exception as error:
+                probe.tell_once(f"knob {name}", f"{name} could not be set to {given[name]!r}", error)
+
+    def declare_save(self, save: Callable[[int], object]) -> None:
+        """Say how the program saves itself, at once."""
+        self.save, self._is_save_offered, self.saves_when_asked = save, False, False
 
     def offer_save(self, save: Callable[[int], object], *, when_asked: bool = False) -> None:
         """Say how a run is saved, unless the program has said it.
@@ -99,6 +120,14 @@ class Knobs:
         if what == "stop":
             self.stop_ordered, self.stop_step = True, step
         return said
+
+
+def _given() -> dict[str, Any]:
+    try:
+        found = json.loads(os.environ.get(GIVEN) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 KNOBS = Knobs()

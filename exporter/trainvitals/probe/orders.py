@@ -16,7 +16,10 @@ from trainvitals import orders
 from trainvitals.orders import Order, OrderError
 from trainvitals.probe.knobs import KNOBS, RefusedError
 from trainvitals.probe.recorder import Recorder
+from trainvitals.probe.resume_path import RESUME_FROM
 
+#: The run that this one was cloned from, in its environment.
+PARENT = "TRAINVITALS_PARENT"
 #: How often a rank that is paused looks for orders.
 PAUSE_SECONDS = 0.2
 
@@ -143,6 +146,10 @@ class Obedience:
 def begin(recorder: Recorder, folder: str) -> Obedience | None:
     """Return what obeys orders to this run, or None where there can be none: the run goes on without."""
     KNOBS.stop_ordered = False
+    parent = os.environ.get(PARENT, "")
+    if parent and not recorder.writer.identity.get("rank"):
+        came_from = os.path.basename(os.environ.get(RESUME_FROM, ""))
+        recorder.event("clone", {"message": f"of {parent}, from {came_from}", "parent": parent})
     if os.environ.get("TRAINVITALS_ORDERS", "") == "0":
         return None
     path = orders.path_of(folder, str(recorder.writer.identity["run"]))
@@ -174,4 +181,4 @@ def knob(
 
 def on_checkpoint(save: Callable[[int], object]) -> None:
     """Say how the run saves itself when it is told to: ``save`` is called with the step, and returns the path."""
-    KNOBS.save = save
+    KNOBS.declare_save(save)

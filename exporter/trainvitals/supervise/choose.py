@@ -51,6 +51,19 @@ def choose(
     return Choice(chosen, passed)
 
 
+def given(path: str) -> Choice:
+    """Return a checkpoint of another run as the one to begin at.  Raises NoneLeftError when it cannot be loaded."""
+    parent = os.path.dirname(os.path.abspath(path))
+    try:
+        found = [one for one in find(parent) if one.path == os.path.realpath(path)]
+        chosen, passed = newest(found)
+    except OSError as error:
+        raise NoneLeftError(f"{path}: {error.strerror}") from None
+    if chosen is None:
+        raise NoneLeftError(f"{path}: {passed[0].why if passed else 'no checkpoint that is known here'}")
+    return Choice(chosen)
+
+
 def from_step(folder: str | None, step: int, steps: Mapping[str, int]) -> list[str]:
     """Return the marks of the checkpoints of a step and later ones.  Raises OSError."""
     if folder is None or not os.path.isdir(folder):

@@ -25,6 +25,7 @@ def add(described: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--max-restarts", type=_count, metavar="N", help="restarts in all; 3 unless given")
     group.add_argument("--checkpoint-dir", metavar="FOLDER", help="where the training saves; resume from the newest")
+    group.add_argument("--resume-from", metavar="PATH", help="begin at a checkpoint of another run")
     group.add_argument("--resume-flag", metavar="FLAG", help="added to the command: '--resume {path}'")
     group.add_argument("--hang-after", type=_seconds, metavar="S", help="seconds between two steps that are a hang")
     group.add_argument("--no-progress", type=_count, metavar="N", help="stop after so many attempts without; 3")
@@ -57,8 +58,8 @@ def _processes(text: str) -> tuple[int, int]:
 
 
 _NAMES = (
-    "max_restarts", "checkpoint_dir", "resume_flag", "hang_after", "no_progress", "back_off", "grace", "wait",
-    "processes", "state_dir", "journal",
+    "max_restarts", "checkpoint_dir", "resume_from", "resume_flag", "hang_after", "no_progress", "back_off", "grace",
+    "wait", "processes", "state_dir", "journal",
 )  # fmt: skip
 
 
@@ -77,6 +78,7 @@ def settings_of(options: argparse.Namespace, path: str, command: Sequence[str], 
         spool=spool_folder(environ),
         folder=os.path.abspath(options.state_dir or wishes.folder_of(name, environ)),
         checkpoints=None if options.checkpoint_dir is None else os.path.abspath(options.checkpoint_dir),
+        resume_from=None if options.resume_from is None else os.path.abspath(options.resume_from),
         resume_flag=None if options.resume_flag is None else resume.check_flag(options.resume_flag),
         limits=Limits(
             max_restarts=3 if options.max_restarts is None else options.max_restarts,

@@ -19,7 +19,8 @@ class Settings:
     """One supervised run.  Seconds are seconds of the clock.
 
     ``name`` is that of the run, ``command`` begins with a path, ``spool`` is where its ranks report, ``folder`` where
-    the supervisor keeps its state, ``checkpoints`` where the training saves (None: it is started anew each time).
+    the supervisor keeps its state, ``checkpoints`` where the training saves (None: it is started anew each time), and
+    ``resume_from`` a checkpoint of another run, for as long as this one has none.
     ``hang_after`` takes the place of the learned limit between steps.  ``grace`` is how long a training may take to
     save when it is told to end, ``wait`` how long is waited for space or devices.  ``processes`` is how few and how
     many processes per node will do.
@@ -31,6 +32,7 @@ class Settings:
     folder: str
     checkpoints: str | None = None
     resume_flag: str | None = None
+    resume_from: str | None = None
     limits: Limits = field(default_factory=Limits)
     hang_after: float | None = None
     grace: float = 30.0

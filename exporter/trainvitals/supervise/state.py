@@ -54,6 +54,9 @@ class State:
     incident: int | None = None
     last_time: float | None = None
     last_step: int | None = None
+    #: Where it saves and how it is told where to go on, for who starts another like it.
+    checkpoints: str = ""
+    resume_flag: str = ""
 
     def is_of_this_boot(self) -> bool:
         """Whether process ids in it still mean anything."""
@@ -72,13 +75,17 @@ def holder(folder: str) -> int | None:
         os.close(descriptor)
 
 
-def phase_of(folder: str) -> str:
-    """Return the phase of the run of a folder; empty where nobody knows."""
+def read(folder: str) -> State:
+    """Return what was saved last in a folder; an empty state where there is none, or none that makes sense."""
     try:
         with open(os.path.join(folder, _FILE), encoding="utf-8") as file:
-            return str(json.load(file).get("phase", ""))
-    except (OSError, ValueError, AttributeError):
-        return ""
+            document = json.load(file)
+        known = {one.name for one in fields(State)}
+        state = State(**{name: value for name, value in document.items() if name in known})
+        state.past = [Past(**entry) for entry in document.get("past", [])]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return State()
+    return state
 
 
 class Store:
@@ -101,15 +108,7 @@ class Store:
 
     def load(self) -> State:
         """Return what was saved last; an empty state where there is none, or none that makes sense."""
-        try:
-            with open(self.path(_FILE), encoding="utf-8") as file:
-                document = json.load(file)
-            known = {one.name for one in fields(State)}
-            state = State(**{name: value for name, value in document.items() if name in known})
-            state.past = [Past(**entry) for entry in document.get("past", [])]
-        except (OSError, ValueError, TypeError, AttributeError):
-            return State()
-        return state
+        return read(self.folder)
 
     def save(self, state: State) -> bool:
         """Replace what was saved; on a full disk the old one stays.  Return whether it is there."""

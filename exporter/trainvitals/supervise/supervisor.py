@@ -27,7 +27,7 @@ from trainvitals.probe.identity import attempt as attempt_of_launchers
 from trainvitals.supervise import cause, devices, evidence, resources, resume, wishes
 from trainvitals.supervise.attempt import Attempt, Outcome
 from trainvitals.supervise.cause import Failure
-from trainvitals.supervise.choose import Choice, NoneLeftError, choose, from_step
+from trainvitals.supervise.choose import Choice, NoneLeftError, choose, from_step, given
 from trainvitals.supervise.console import Console, Scan, same_place
 from trainvitals.supervise.decide import Decision, Past, decide
 from trainvitals.supervise.kernel import Kernel
@@ -132,6 +132,8 @@ class Supervisor:
             self._state = State(command=command, attempt=state.attempt, rejected=state.rejected)
         elif state.phase == "waiting":
             self._tell(f"going on after attempt {state.attempt}; {state.restarts} restarts so far")
+        self._state.checkpoints = self._settings.checkpoints or ""
+        self._state.resume_flag = self._settings.resume_flag or ""
         self._choice = self._choose({})
 
     def _start(self) -> None:
@@ -296,7 +298,11 @@ class Supervisor:
         self._state.rejected += [mark for mark in found if mark not in self._state.rejected]
 
     def _choose(self, steps: Mapping[str, int]) -> Choice:
-        return choose(self._settings.checkpoints, steps=steps, rejected=self._state.rejected, tell=self._tell)
+        settings, state = self._settings, self._state
+        chosen = choose(settings.checkpoints, steps=steps, rejected=state.rejected, tell=self._tell)
+        if chosen.checkpoint is None and settings.resume_from is not None:
+            return given(settings.resume_from)
+        return chosen
 
     def _record(self, failure: Failure, decision: Decision, attempt: Attempt) -> None:
         state, choice = self._state, self._choice
