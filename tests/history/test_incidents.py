@@ -9,7 +9,7 @@ import pytest
 from tests.history import story as stories
 from tests.history.story import RUN
 
-from trainvitals.history import command, costs, reckon
+from trainvitals.history import command, costs, line, reckon
 from trainvitals.history.books import Books
 from trainvitals.history.lives import interruptions, lives
 from trainvitals.journal import Attempt, Entry, Incident, Journal
@@ -158,6 +158,23 @@ def test_two_interruptions_of_one_attempt_are_both_there():
     recorded = [incident(100.0), incident(150.0, attempt=1, cause="no device")]
 
     assert ["killed", "no device"] == [one.cause for one in interruptions(found, recorded)]
+
+
+def test_what_people_wanted_is_no_failure(tmp_path, capsys):
+    """A pause that was ordered and a Ctrl-C are listed, and count in no mean time to failure."""
+    path = str(tmp_path / "journal.db")
+    journal = Journal(path)
+    journal.record_attempt(attempt(0.0, 3600.0))
+    for cause, moment in (("ordered_pause", 10.0), ("interrupted", 20.0), ("preempted", 30.0)):
+        journal.record_incident(RUN, cause, detected=moment)
+    journal.close()
+
+    assert 0 == command.incidents([RUN, "--journal", path])
+    out = capsys.readouterr().out
+    assert "ordered pause" in out
+    assert "1 interruption (2 more were wanted) in 1 h of work: mean time to failure 1 h" in out
+    kinds = [row.kind for row in line.tell(Books([path]).story(RUN)).rows]
+    assert (2, 1) == (kinds.count("command"), kinds.count("incident"))
 
 
 def test_what_two_supervisors_recorded_is_one_interruption():

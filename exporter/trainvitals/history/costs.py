@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from trainvitals.history.books import Story
-from trainvitals.history.lives import interruptions, lives
+from trainvitals.history.lives import interruptions, is_wanted, lives
 from trainvitals.history.reckon import BUCKETS, Advice, Mttf, advice, buckets, is_save, mttf
 from trainvitals.journal import Incident
 
@@ -69,11 +69,15 @@ def account(stories: Sequence[Story]) -> Account:
         for name, seconds in parts.items():
             spent[name] += seconds
         saves = [entry for entry in story.entries if is_save(entry)]
-        if (advised := advice(mttf(len(incidents), at_work), saves)) is not None:
+        if (advised := advice(mttf(_failures(incidents), at_work), saves)) is not None:
             better[story.run] = advised
     found.sort(key=lambda one: one.detected)
     names = tuple(story.run for story in stories)
-    return Account(names, tuple(found), math.fsum(spent.values()), spent, mttf(len(found), worked), better)
+    return Account(names, tuple(found), math.fsum(spent.values()), spent, mttf(_failures(found), worked), better)
+
+
+def _failures(incidents: Iterable[Incident]) -> int:
+    return sum(not is_wanted(one) for one in incidents)
 
 
 def groups(incidents: Iterable[Incident], by: str) -> list[Group]:

@@ -61,7 +61,7 @@ def show(found: Account, by: str | None, file: IO[str]) -> None:
         console.print(_listed(found.incidents, with_run=len(found.runs) > 1))
     if found.wall > 0.0:
         console.print()
-        console.print(Text(_failing(found.mttf)))
+        console.print(Text(_failing(found.mttf, len(found.incidents) - found.mttf.failures)))
         console.print(_spent(found))
     for run, one in found.by_run.items():
         console.print(
@@ -116,9 +116,10 @@ def _grouped(found: Account, by: str) -> Table:
     return table
 
 
-def _failing(one: Mttf) -> str:
-    """Say the mean time to failure with its interval."""
-    what = f"{one.failures} interruption{'s' * (one.failures != 1)} in {lasting(one.seconds)} of work"
+def _failing(one: Mttf, wanted: int) -> str:
+    """Say the mean time to failure with its interval; ``wanted`` interruptions are none."""
+    more = f" ({wanted} more {'was' if wanted == 1 else 'were'} wanted)" if wanted else ""
+    what = f"{one.failures} interruption{'s' * (one.failures != 1)}{more} in {lasting(one.seconds)} of work"
     if one.low is None:
         return what
     if one.mean is None:

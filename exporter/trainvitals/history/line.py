@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainvitals.history.books import Story
-from trainvitals.history.lives import Life, interruptions, lives
+from trainvitals.history.lives import Life, interruptions, is_wanted, lives
 from trainvitals.journal import Entry, Incident
 
 #: What can be the cause of a finding; symptoms are not.
@@ -111,7 +111,8 @@ def _incident(found: Incident) -> Row:
     told = " ".join(part for part in (*parts, *where) if part)
     text = "; ".join(part for part in (told, lost, found.decision, found.text) if part)
     ranks = () if found.rank is None else (found.rank,)
-    return Row(found.detected, "incident", text, found.last_step, ranks, found.node, dict(found.details))
+    kind = "command" if is_wanted(found) else "incident"
+    return Row(found.detected, kind, text, found.last_step, ranks, found.node, dict(found.details))
 
 
 def _ends(found: Sequence[Life]) -> Iterable[Row]:

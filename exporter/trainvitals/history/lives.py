@@ -100,6 +100,11 @@ def interruptions(found: Sequence[Life], recorded: Sequence[Incident]) -> list[I
     return sorted([*incidents, *left], key=lambda one: one.detected)
 
 
+def is_wanted(incident: Incident) -> bool:
+    """Whether people wanted an interruption: they ordered it, or pressed Ctrl-C.  It is no failure."""
+    return incident.cause == "interrupted" or incident.cause.startswith("ordered_")
+
+
 def once(recorded: Iterable[Incident]) -> list[Incident]:
     """Return incidents in order; what the supervisors of several nodes recorded of one interruption is one.
 
