@@ -217,30 +217,8 @@ class Checkpoints:
             return []
 
 
-def checkpoints(
-    folder: str | os.PathLike[str],
-    *,
-    every_steps: int | None = None,
-    every_seconds: float | None = None,
-    keep: int = 3,
-    pin: int | None = None,
-    agree: Callable[[bool], bool] | None = None,
-    barrier: Callable[[], object] | None = None,
-    rank: int | None = None,
-    whole: bool = False,
-) -> Checkpoints:
-    """Return the checkpoints of a run in a folder, by a policy: see :class:`Checkpoints`."""
-    return Checkpoints(
-        folder,
-        every_steps=every_steps,
-        every_seconds=every_seconds,
-        keep=keep,
-        pin=pin,
-        agree=agree,
-        barrier=barrier,
-        rank=rank,
-        whole=whole,
-    )
+#: What a training calls: ``trainvitals.checkpoints(folder, every_steps=500)``.
+checkpoints = Checkpoints
 
 
 def _step_of(path: str) -> int:
