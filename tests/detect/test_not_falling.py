@@ -206,7 +206,7 @@ def test_without_a_loss_there_is_no_verdict():
     assert tape.play([None] * 300, learning_rate=1e-3) == [None] * 300
 
 
-def test_a_flat_stretch_is_information_until_it_is_twice_as_long():
+def test_a_flat_stretch_is_information_until_it_is_three_times_as_long():
     """A fine-tune that falls by 8 % in all may be flat for a fifth of its way; one that is stuck still is, later."""
     slow = [1.2, *noise(24, level=1.2, sigma=0.02), *(1.2 - 0.004 * i for i in range(25))]
     verdicts = play_logged(slow)

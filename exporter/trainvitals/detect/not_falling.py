@@ -9,7 +9,8 @@ Two tests on at least 20 points behind the warm-up of the learning rate:
 
 A healthy run is 10 % below its beginning within some tens of points: of the public curves with a log every 50 steps or
 an epoch, all are by the 20th.  Fine-tunes that fall by a tenth in all are flat for a while, and late starters at first:
-so the first test is information until it has held for as many points again.  One that is stuck is still stuck then.
+so the first test is information until there are three times the points that it took to say so.  One that is stuck is
+still stuck then, and one that falls by 7 % with noise of 6 % may be flat for half of its way.
 
 A run that has learnt once is never judged again here: that it is flat later is
 :mod:`plateau`, that it rises is :mod:`drift`.  A loss that is not positive has no share of itself to fall by
@@ -36,7 +37,7 @@ EVERY = 4
 #: that fall by a tenth in all are down by 2 to 4 % at a fifth of their way.
 SURE_POINTS = 40
 #: And above, it is sure where it is still stuck after so many times the points that it took to say so.
-SURE_LONGER = 2
+SURE_LONGER = 3
 #: So much below its beginning, a run is learning; at twice that it has learnt.
 FALL = 0.05
 LEARNT = 0.10
