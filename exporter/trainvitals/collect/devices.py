@@ -7,16 +7,18 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from trainvitals.collect.base import Collector, NoData, Sink
 from trainvitals.collect.faults import FaultLog
 from trainvitals.collect.links import KnownLinks
 from trainvitals.config import DeviceSettings
 from trainvitals.devices.base import Reading, Source
+from trainvitals.devices.detect import Census, Counted, Detected
 from trainvitals.devices.pci import PCI_DEVICES, Bus
 from trainvitals.devices.simulated import SimulatedDevices
 from trainvitals.devices.supervisor import Supervisor
-from trainvitals.devices.vendors import VENDORS
+from trainvitals.devices.vendors import COUNTED, VENDORS, matches
 from trainvitals.metrics import FAMILIES, PREFIX
 from trainvitals.telemetry import DeviceSample
 
@@ -43,22 +45,15 @@ class DevicesCollector(Collector):
     def from_settings(
         cls, settings: DeviceSettings, faults: FaultLog | None = None, clock: Callable[[], float] = time.time
     ) -> DevicesCollector:
-        """Return a collector with a process per vendor, and the simulated devices when they are asked for."""
+        """Return a collector with a process per vendor that is here, and the simulated devices when asked for."""
         # A container may see its host's bus elsewhere; the reading process looks there too.
         root = os.environ.get("TRAINVITALS_PCI_DEVICES", PCI_DEVICES)
-        sources: list[Source] = [
-            Supervisor(
-                vendor,
-                interval=settings.interval,
-                hung_after=settings.hung_after,
-                retry=(settings.retry_first, settings.retry_longest),
-                expected=settings.expected,
-                pause_file=settings.pause_file or None,
-                bus=Bus(row.pci, root=root),
-                wall=clock,
-            )
-            for vendor, row in VENDORS.items()
-        ]
+        census = Census(matches(), root)
+        sources: list[Source] = []
+        for vendor, row in VENDORS.items():
+            make = partial(_supervisor, vendor, Bus(row.pci, root=root), settings, census, clock)
+            sources.append(make() if row.always else Detected(vendor, census, make))
+        sources += [Counted(vendor, census, Bus(match, root=root)) for vendor, match in COUNTED.items()]
         if settings.simulate:
             sources.append(SimulatedDevices(settings.simulate))
         return cls(sources, clock, faults)
@@ -118,11 +113,30 @@ class DevicesCollector(Collector):
             sink.add("trainvitals_device_source_read_timestamp_seconds", self._clock() - reading.age, vendor)
         if reading.expected is not None:
             sink.add("trainvitals_devices_expected", reading.expected, vendor)
+        if reading.expected is not None and not reading.unread:
             sink.add("trainvitals_devices_readable", sum(device.up for device in reading.devices), vendor)
         for address in reading.missing:
             sink.add("trainvitals_device_missing_info", 1.0, vendor, address)
         if reading.faults_lost:
             sink.add("trainvitals_device_faults_lost_total", reading.faults_lost, vendor)
+
+
+def _supervisor(
+    vendor: str, bus: Bus, settings: DeviceSettings, census: Census, clock: Callable[[], float]
+) -> Supervisor:
+    # The number in the settings is that of the one kind of device that the node has.
+    others = [name for name, row in VENDORS.items() if name != vendor and not row.always]
+    is_only = census.has(vendor) or not any(map(census.has, others))
+    return Supervisor(
+        vendor,
+        interval=settings.interval,
+        hung_after=settings.hung_after,
+        retry=(settings.retry_first, settings.retry_longest),
+        expected=settings.expected if is_only else None,
+        pause_file=settings.pause_file or None,
+        bus=bus,
+        wall=clock,
+    )
 
 
 def _add_device(sink: Sink, device: DeviceSample) -> None:

@@ -59,6 +59,7 @@ class Reading:
     failed reads by reason, ``readings`` the good ones, ``restarts`` those of the reading process, ``faults_lost`` the
     faults that nobody took in time; all since the start of the exporter.  ``expected`` is how many devices should be
     here, None when that cannot be told, ``missing`` the PCI addresses of those that the driver does not list.
+    ``unread`` says that nobody reads devices of this vendor yet: they are counted on the bus.
     """
 
     vendor: str
@@ -72,6 +73,7 @@ class Reading:
     expected: int | None = None
     missing: Sequence[str] = ()
     faults_lost: int = 0
+    unread: bool = False
 
 
 class Source(Protocol):

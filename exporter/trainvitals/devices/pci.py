@@ -18,6 +18,8 @@ PCI_DEVICES = "/sys/bus/pci/devices"
 _GIVEN_AWAY = frozenset({"pci-stub", "xen-pciback", "pciback"})
 #: Class codes of the PCI Code and ID Assignment Specification, base and sub class: what computes and what also shows.
 VGA, DISPLAY_3D = 0x0300, 0x0302
+#: Other display controllers, processing accelerators, co-processors, other communication controllers.
+DISPLAY, ACCELERATOR, COPROCESSOR, COMMUNICATION = 0x0380, 0x1200, 0x0B40, 0x0780
 _MOST = 4096
 
 
@@ -25,12 +27,18 @@ _MOST = 4096
 class Match:
     """How a vendor's devices are known on the bus.
 
+    ``classes`` are theirs; other functions of a vendor share its number.  Where ``devices`` are given, theirs are the
+    numbers that count, and the class does not.  What sits on the bus 0 is a part of the processor and no card:
+    ``only_cards`` leaves it out.
+
     ``listing`` is a folder with an entry for each device that the driver shows to this container, ``visible`` the
     variable with which a container says which those are; both may be empty.
     """
 
     vendor: int
     classes: tuple[int, ...] = (VGA, DISPLAY_3D)
+    devices: tuple[int, ...] = ()
+    only_cards: bool = False
     listing: str = ""
     visible: str = ""
 
@@ -49,19 +57,31 @@ def look(match: Match, root: str = PCI_DEVICES) -> Found:
     A card with a VGA connector is one of them: consumer cards that train are such.  Virtual functions are not: what
     serves virtual machines is not read on their host.
     """
-    here: set[str] = set()
-    taken: set[str] = set()
-    for name in os.listdir(root)[:_MOST]:
-        address = pci_address(name)
-        folder = os.path.join(root, name)
-        if address and _is(match, folder) and not os.path.lexists(f"{folder}/physfn"):
-            (taken if _given_away(folder) else here).add(address)
-    return Found(frozenset(here), frozenset(taken))
+    return census({"": match}, root)[""]
 
 
-def _is(match: Match, folder: str) -> bool:
+def census(matches: Mapping[str, Match], root: str = PCI_DEVICES) -> dict[str, Found]:
+    """Return the devices of all vendors by their names, in one pass.  Raises OSError when the bus cannot be listed."""
+    here: dict[str, set[str]] = {name: set() for name in matches}
+    taken: dict[str, set[str]] = {name: set() for name in matches}
+    for entry in os.listdir(root)[:_MOST]:
+        address = pci_address(entry)
+        folder = os.path.join(root, entry)
+        vendor = _number(f"{folder}/vendor") if address else 0
+        for name, match in matches.items():
+            if vendor == match.vendor and _is(match, folder, address) and not os.path.lexists(f"{folder}/physfn"):
+                (taken if _given_away(folder) else here)[name].add(address)
+    return {name: Found(frozenset(here[name]), frozenset(taken[name])) for name in matches}
+
+
+def _is(match: Match, folder: str, address: str) -> bool:
+    """Whether a device of the vendor is what is looked for."""
+    if match.only_cards and address.split(":")[1] == "00":
+        return False
+    if match.devices:
+        return _number(f"{folder}/device") in match.devices
     # The file of the class has the programming interface as well.
-    return _number(f"{folder}/vendor") == match.vendor and _number(f"{folder}/class") >> 8 in match.classes
+    return _number(f"{folder}/class") >> 8 in match.classes
 
 
 def _number(path: str) -> int:
