@@ -102,7 +102,8 @@ def train() -> None:
             (done / f"{kind}-{step}").touch()
         nan = nan or bool({"nan", "nanagain"} & set(due))
         trainvitals.step(step, loss=float("nan") if nan else 1.0 / step)
-        print(f"rank {rank} step {step}", flush=True)
+        # In one piece, also where Python does not buffer.
+        os.write(1, f"rank {rank} step {step}\n".encode())
         for kind in due:
             happen(kind, step)
         if step % EVERY == 0 and rank == 0:
