@@ -16,11 +16,23 @@ def test_a_better_source_takes_over(recorded):
     capture = Capture()
 
     assert capture.step(Source.OPTIMIZER, values={"learning_rate": 0.5})
+    assert capture.step(Source.OPTIMIZER, values={"learning_rate": 0.25})
     assert capture.step(Source.FRAMEWORK, 7, {"loss": 2.0})
     assert not capture.step(Source.OPTIMIZER)
     assert capture.step(Source.FRAMEWORK, 8, {"loss": 1.0})
 
-    assert recorded().steps == [(0, {"learning_rate": 0.5}), (7, {"loss": 2.0}), (8, {"loss": 1.0})]
+    optimizers = [(0, {"learning_rate": 0.5}), (1, {"learning_rate": 0.25})]
+    assert recorded().steps == [*optimizers, (7, {"loss": 2.0}), (8, {"loss": 1.0})]
+
+
+def test_the_first_step_of_a_program_that_counts_itself_is_one(probe, recorded):
+    """It began to record by itself; its optimizer comes a moment before its own call, and nothing is counted twice."""
+    capture = Capture()
+    for number in (251, 252):
+        capture.step(Source.OPTIMIZER, values={"learning_rate": 0.5})
+        probe.step(number, loss=2.0)
+
+    assert recorded().steps == [(251, {"loss": 2.0}), (252, {"loss": 2.0})]
 
 
 def test_the_programs_own_calls_win(probe, recorded):
@@ -89,7 +101,7 @@ def test_a_claim_between_two_recordings_holds(spool, monkeypatch):
 def test_what_others_know_is_added(recorded):
     """A loss that is only logged belongs to the step of whoever counts."""
     capture = Capture()
-    capture.step(Source.OPTIMIZER, 4)
+    capture.step(Source.LOGGER, 4)
     capture.log({"loss": 0.5})
 
     assert recorded().steps == [(4, {}), (4, {"loss": 0.5})]

@@ -42,6 +42,11 @@ class Capture:
         self._is_refused = False
         #: The process that was recorded first.
         self._process = 0
+        #: The recording that we began, and not the program.
+        self._begun: Recorder | None = None
+        #: The first step of the optimizer in a recording of the program's own: most likely it counts its steps itself,
+        #: a moment later, and then this was the same one.
+        self._early: tuple[int | None, Mapping[str, Any]] | None = None
         #: Values for the next step.
         self.held: dict[str, Any] = {}
         #: What recorded the last step, if that was the optimizer's.
@@ -62,6 +67,7 @@ class Capture:
             begun = probe.init(**identity)
             self._is_refused, self._process = not begun, os.getpid()
             if begun:
+                self._begun = probe.recorder()
                 guard.count_early()
             return begun
         if identity:
@@ -73,9 +79,15 @@ class Capture:
         """Take the end of an optimizer step; False when a better source counts the steps."""
         if self.is_muted(source) or not self.begin():
             return False
-        self._owner = source
         if self.held:
             values, self.held = {**self.held, **(values or {})}, {}
+        if source is Source.OPTIMIZER and not self._own_steps and probe.recorder() is not self._begun:
+            early, self._early = self._early, (number, values or {})
+            if early is None:
+                return True
+            probe.step(*early)
+            self._own_steps += 1
+        self._owner = source
         probe.step(number, values or {})
         self._own_steps += 1
         self._repeating = probe.recorder() if source is Source.OPTIMIZER else None
@@ -125,7 +137,7 @@ class Capture:
         if recorder is not None and recorder is not self._recorder:
             if self._recorder is not None:
                 # Who counted in a training before may have no part in this one.
-                self._owner, self._own_steps = None, 0
+                self._owner, self._own_steps, self._early = None, 0, None
             self._recorder = recorder
         if self._owner is not None and source < self._owner:
             return True
