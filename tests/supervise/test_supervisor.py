@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -280,3 +281,16 @@ def test_the_command_is_not_touched_without_these_options(run):
     with open(read, encoding="ascii") as file:
         assert int(file.read()) == pid
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("missing", ["orjson", "ahocorasick_rs"])
+def test_supervision_says_what_it_needs(run, missing):
+    """A trainer's bare installation attaches the probe; beside the command it needs libraries.  One line, no trace."""
+    script = f"import sys; sys.modules[{missing!r}] = None; from trainvitals.__main__ import main; main()"
+    command = [sys.executable, "-c", script, *run.command()[3:]]
+
+    done = subprocess.run(command, env=run.environment(), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr == f"trainvitals run: {missing} is missing; supervision needs: pip install 'trainvitals[node]'\n"
+    assert done.stdout == ""

@@ -108,10 +108,20 @@ def tell(line: str) -> None:
 
 def supervise(settings: Settings, environ: Mapping[str, str], journal: str) -> int:
     """Supervise a command to its end; return the exit status."""
-    # Not before it is needed: the command alone needs none of it.
+    # Not before it is needed: the command alone needs no library.
+    try:
+        import ahocorasick_rs  # noqa: F401, PLC0415  The output is read with it.
+
+        return _supervise(settings, environ, journal)
+    except ModuleNotFoundError as error:
+        tell(f"{error.name} is missing; supervision needs: pip install 'trainvitals[node]'")
+        return 1
+
+
+def _supervise(settings: Settings, environ: Mapping[str, str], journal: str) -> int:
+    from trainvitals.follow.errors import ErrorReader  # noqa: PLC0415  As above.
     from trainvitals.host.kmsg import KernelLog  # noqa: PLC0415
     from trainvitals.supervise import processes  # noqa: PLC0415
-    from trainvitals.supervise.console import Scan  # noqa: PLC0415
     from trainvitals.supervise.kernel import Kernel, memory_events  # noqa: PLC0415
     from trainvitals.supervise.record import open_records  # noqa: PLC0415
     from trainvitals.supervise.state import BusyError, Store  # noqa: PLC0415
@@ -120,28 +130,17 @@ def supervise(settings: Settings, environ: Mapping[str, str], journal: str) -> i
     def kernel_of(since: float) -> Kernel:
         return Kernel(KernelLog(), since=since, memory_events=memory_events())
 
-    def scan_of() -> Scan | None:
-        from trainvitals.follow.errors import ErrorReader  # noqa: PLC0415
-
-        return ErrorReader().scan
-
     try:
         store = Store(settings.folder)
     except (BusyError, OSError) as error:
         tell(str(error))
         return 1
-    if not _can_read_text():
-        tell("the output is not searched for errors; that needs: pip install 'trainvitals[node]'")
     processes.become_subreaper()
     records = open_records(journal, tell)
     try:
-        return Supervisor(settings, store, records, environ, kernel_of=kernel_of, scan_of=scan_of, tell=tell).run()
+        return Supervisor(
+            settings, store, records, environ, kernel_of=kernel_of, scan_of=lambda: ErrorReader().scan, tell=tell
+        ).run()
     finally:
         records.close()
         store.close()
-
-
-def _can_read_text() -> bool:
-    from importlib.util import find_spec  # noqa: PLC0415
-
-    return find_spec("ahocorasick_rs") is not None
