@@ -135,7 +135,7 @@ def _add_findings(sink: Sink, run: str, findings: Sequence[Finding]) -> None:
         for name, value in verdict.statistics.items():
             sink.add("trainvitals_signal_statistic", value, run, finding.signal, name)
         if verdict.active:
-            labels = (run, finding.signal, finding.category, finding.location, finding.evidence)
+            labels = (run, finding.signal, finding.category, verdict.severity, finding.location, finding.evidence)
             sink.add("trainvitals_finding_info", 1.0, *labels)
 
 

@@ -61,8 +61,8 @@ def key_of(event: Event, source: Source, number: int) -> str:
 
 def _text(event: Event) -> str:
     fields = event.fields
-    if event.kind == "checkpoint":
-        return _checkpoint(fields)
+    if event.kind in {"checkpoint", "order"}:
+        return _checkpoint(fields) if event.kind == "checkpoint" else _order(fields)
     if event.kind == "evaluation":
         values = fields.get("values")
         results = list(values.items())[:_MOST_RESULTS] if isinstance(values, dict) else []
@@ -70,8 +70,6 @@ def _text(event: Event) -> str:
         return " ".join(part for part in (str(fields.get("name") or ""), told) if part)
     if event.kind in {"exception", "interrupted"}:
         return ": ".join(str(fields[name]) for name in ("type", "message") if fields.get(name))
-    if event.kind == "order":
-        return _order(fields)
     if event.kind == LOG_ERROR:
         return f"{str(fields.get('cause', '')).replace('_', ' ')}: {fields.get('text', '')}"
     if event.kind in {"data", "data_error"}:

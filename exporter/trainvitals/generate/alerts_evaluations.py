@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from trainvitals.generate.limits import LIMITS
-from trainvitals.generate.rules import Alert
+from trainvitals.generate.rules import Alert, tidy
 from trainvitals.generate.texts import active, findings
 
 
 def _statistic(signal: str, name: str) -> str:
     return f'max by (run) (trainvitals_signal_statistic{{signal="{signal}",statistic="{name}"}})'
 
+
+_MISMATCH = tidy(active("evaluation_mismatch"))
 
 EVALUATIONS: tuple[Alert, ...] = (
     Alert(
@@ -20,7 +22,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="overfitting",
         # Below a rise of 3 % the finding is an info.
-        expr=f"{active('overfitting')} and on (run) {_statistic('overfitting', 'generalisation_loss')} >= 0.03",
+        expr=f"{tidy(active('overfitting'))} and on (run) {_statistic('overfitting', 'generalisation_loss')} >= 0.03",
         keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: training and validation loss part",
         summary_zh="训练 {{ $labels.run }}：训练损失与验证损失分叉",
@@ -56,7 +58,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="forgetting",
         # Up to 2 % on average the finding is an info.
-        expr=f"{active('forgetting')} and on (run) {_statistic('forgetting', 'decline')} >= 0.02",
+        expr=f"{tidy(active('forgetting'))} and on (run) {_statistic('forgetting', 'decline')} >= 0.02",
         keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: benchmarks are worse than at the begin",
         summary_zh="训练 {{ $labels.run }}：基准评测低于训练初期",
@@ -86,7 +88,7 @@ EVALUATIONS: tuple[Alert, ...] = (
         gauge="learning",
         signal="evaluation_mismatch",
         # Half the training loss or less is meant as a rule, and an info.
-        expr=(f"{active('evaluation_mismatch')} unless on (run) {_statistic('evaluation_mismatch', 'factor')} <= 0.5"),
+        expr=f"{_MISMATCH} unless on (run) {_statistic('evaluation_mismatch', 'factor')} <= 0.5",
         keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: the evaluation does not fit the training",
         summary_zh="训练 {{ $labels.run }}：评估与训练不一致",

@@ -137,6 +137,34 @@ FAULTS: tuple[Alert, ...] = (
         diagnosis_zh="`trainvitals_device_recovery_action_info` 说明驱动要求的操作，另外两个序列说明等待的是哪种修复。",
     ),
     Alert(
+        name="TrainvitalsDeviceUnhealthy",
+        file="hardware",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        expr=f"""
+        {DEVICES} (trainvitals_device_health_state{{state="critical"}}) == 1
+        """,
+        wait=LIMITS.device_down_for,
+        keep=LIMITS.signal_keep,
+        summary="The driver calls a device on {{ $labels.instance }} faulty",
+        summary_zh="驱动报告 {{ $labels.instance }} 上有设备故障",
+        description=f"Health of {DEVICE}: critical. Faults: {_FAULTS}. Used by: {DEVICE_USERS}.",
+        description_zh=f"{DEVICE_ZH}的健康状态为 critical。故障码：{chinese(_FAULTS)}。使用者：{DEVICE_USERS_ZH}。",
+        action=(
+            "Look the codes up in the maker's list of faults (Ascend: `npu-smi info -t health -i N -c 0` says them in "
+            "words); save a checkpoint, and move the run to other devices if the fault stays."
+        ),
+        action_zh=(
+            "在厂商的故障码表中查找（昇腾：`npu-smi info -t health -i N -c 0` 给出文字说明）；"
+            "先保存检查点，若故障持续，把训练迁到其他设备。"
+        ),
+        impact="The device may fail at any step, or compute wrongly.",
+        impact_zh="该设备可能在任意一步失败，或算出错误的结果。",
+        diagnosis="`trainvitals_device_health_state` is the word of the driver, `trainvitals_device_fault_info` has the codes.",
+        diagnosis_zh="`trainvitals_device_health_state` 是驱动的结论，`trainvitals_device_fault_info` 给出故障码。",
+    ),
+    Alert(
         name="TrainvitalsDeviceSlowed",
         file="hardware",
         category="resource",

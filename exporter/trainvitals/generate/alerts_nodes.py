@@ -93,15 +93,18 @@ NODES: tuple[Alert, ...] = (
         diagnosis=(
             "The reasons: `lost`, it fell off the bus; `reset_required`; `hung`, a call for it does not return; "
             "`blocked`, a container lost its device nodes (often by `systemctl daemon-reload`: restart the container); "
-            "`driver`, the driver as a whole does not answer; `missing`, the driver no longer lists it; `unknown`, the "
-            "driver does not say, in a container often as `blocked`. `trainvitals_device_down_since_timestamp_seconds` "
-            "says since when."
+            "`driver`, the driver as a whole does not answer; `missing`, the driver no longer lists it; "
+            "`implausible`, it answers with what no device can have, as 0 C and 65535 W; `unknown`, the driver does "
+            "not say, in a container often as `blocked`. "
+            "`trainvitals_device_down_since_timestamp_seconds` says since when."
         ),
         diagnosis_zh=(
             "原因：`lost`，已从总线上掉线；`reset_required`，需要重置；`hung`，对它的调用没有返回；"
             "`blocked`，容器失去了设备节点（常由 `systemctl daemon-reload` 引起，请重启容器）；`driver`，"
-            "整个驱动无响应；`missing`，驱动不再列出它；`unknown`，驱动没有说明，"
-            "在容器中多与 `blocked` 相同。`trainvitals_device_down_since_timestamp_seconds` 给出开始时间。"
+            "整个驱动无响应；`missing`，驱动不再列出它；"
+            "`implausible`，它给出任何设备都不可能有的数值（如 0 C 和 65535 W）；"
+            "`unknown`，驱动没有说明，在容器中多与 `blocked` 相同。"
+            "`trainvitals_device_down_since_timestamp_seconds` 给出开始时间。"
         ),
     ),
     Alert(

@@ -84,7 +84,7 @@ PACE: tuple[Alert, ...] = (
         severity="info",
         gauge="efficiency",
         signal="communication_bound",
-        expr=active("communication_bound"),
+        expr=active("communication_bound", mild=True),
         keep=LIMITS.signal_keep,
         summary="Run {{ $labels.run }}: much of the time is communication that nothing hides",
         summary_zh="训练 {{ $labels.run }}：大量时间花在未被掩盖的通信上",

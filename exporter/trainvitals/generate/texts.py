@@ -12,9 +12,21 @@ TOP = 8
 ON_RANK = "rank {{ .Labels.rank }} on {{ .Labels.instance }}"
 
 
-def active(signal: str) -> str:
-    """Return the expression of a signal that is on: one alert per run, whatever rank, step or number."""
-    return f'max by (run) (trainvitals_signal_ratio{{signal="{signal}"}}) >= 1'
+def active(signal: str, *, mild: bool = False) -> str:
+    """Return the expression of a signal that is on: one alert per run, whatever rank, step or number.
+
+    What the detector itself calls information wakes nobody, unless the alert is ``mild`` as well.
+    """
+    is_on = f'max by (run) (trainvitals_signal_ratio{{signal="{signal}"}}) >= 1'
+    if mild:
+        return is_on
+    return f"""
+    {is_on}
+    unless (
+      max by (run) (trainvitals_finding_info{{signal="{signal}",severity="info"}})
+      unless max by (run) (trainvitals_finding_info{{signal="{signal}",severity!="info"}})
+    )
+    """
 
 
 def lookup(expr: str, *labels: str) -> str:

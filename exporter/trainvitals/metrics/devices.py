@@ -32,7 +32,7 @@ FAMILIES: tuple[Family, ...] = (
             "gauge",
             (
                 "1 while the device does not answer, with the reason: lost, reset_required, hung, blocked, driver, "
-                "missing, paused or unknown."
+                "missing, paused, implausible (it tells what no device can have) or unknown."
             ),
             "reason",
         ),
@@ -41,6 +41,13 @@ FAMILIES: tuple[Family, ...] = (
             "gauge",
             "Since when the device does not answer; only while it does not.",
         ),
+        (
+            "device_health_state",
+            "gauge",
+            "1 for the state of health that the driver tells, else 0: ok, warning, critical.",
+            "state",
+        ),
+        ("device_fault_info", "gauge", "1 while the device has a fault, by the code of its maker.", "code"),
         # How busy.
         ("device_utilization_ratio", "gauge", "Share of time in which at least one kernel ran; not how busy it was."),
         ("device_memory_activity_ratio", "gauge", "Share of time in which device memory was read or written."),
@@ -60,7 +67,7 @@ FAMILIES: tuple[Family, ...] = (
         ("device_memory_total_bytes", "gauge", "Device memory in all."),
         ("device_memory_reserved_bytes", "gauge", "Device memory that the driver keeps for itself."),
         # Heat, power, clocks.
-        ("device_temperature_celsius", "gauge", "Temperature by sensor: gpu, memory.", "sensor"),
+        ("device_temperature_celsius", "gauge", "Temperature by sensor: gpu (the chip), memory.", "sensor"),
         (
             "device_temperature_limit_celsius",
             "gauge",
@@ -93,7 +100,7 @@ FAMILIES: tuple[Family, ...] = (
         ("device_power_limit_watts", "gauge", "Power limit in force."),
         ("device_power_limit_bound_watts", "gauge", "Limits that could be set: min, max, and default.", "bound"),
         ("device_energy_joules_total", "counter", "Energy used since the driver was loaded."),
-        ("device_clock_hertz", "gauge", "Clock by domain: sm, memory.", "clock"),
+        ("device_clock_hertz", "gauge", "Clock by domain: sm (what computes), memory.", "clock"),
         ("device_clock_max_hertz", "gauge", "Highest clock by domain.", "clock"),
         (
             "device_clock_limited",

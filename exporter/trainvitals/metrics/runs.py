@@ -117,7 +117,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         name="trainvitals_finding_info",
         type="gauge",
-        labels=("run", "signal", "category", "location", "evidence"),
+        labels=("run", "signal", "category", "severity", "location", "evidence"),
         help="A signal that is active: where, since which step and with which numbers.",
         source="ranks",
     ),
