@@ -50,8 +50,8 @@ UNWATCHED = {
     ),
     "says more in the text or runbook of the alert that is on": (
         "device_down_since_timestamp_seconds device_recovery_action_info device_missing_info device_link_up "
-        "device_link_errors_total device_fabric_unhealthy_info device_pcie_errors_total infiniband_port_state "
-        "infiniband_port_physical_state network_state host_filesystem_stuck_timestamp_seconds "
+        "device_fault_info device_link_errors_total device_fabric_unhealthy_info device_pcie_errors_total "
+        "infiniband_port_state infiniband_port_physical_state network_state host_filesystem_stuck_timestamp_seconds "
         "host_nfs_queue_seconds_total orphaned_loader_workers rank_cgroup_oom_kills_total"
     ),
     "no limit that the maker gives; errors and recoveries of the link are watched": "device_link_bit_error_ratio",

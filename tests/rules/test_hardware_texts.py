@@ -122,3 +122,27 @@ def test_a_complaint_of_the_kernel_names_its_places(tmp_path):
         description="The kernel's log has disk_error, last 2m 0s ago. Where: nvme1n1; sda.",
         description_zh="内核日志中有 disk_error，最近一次在 2m 0s 前。位置：nvme1n1；sda。",
     )
+
+
+@needs_promtool
+def test_a_faulty_device_has_its_codes(tmp_path):
+    """Those of this device, in the maker's spelling."""
+    health, fault = "trainvitals_device_health_state", "trainvitals_device_fault_info"
+    series = {
+        f'{health}{{{DEVICE},state="critical"}}': "1x90",
+        f'{fault}{{{DEVICE},code="80E01801"}}': "1x90",
+        f'{fault}{{{NODE},device="4",uuid="GPU-4",code="8C1F2000"}}': "1x90",
+        RANK: "1x90",
+    }
+
+    expect(
+        tmp_path,
+        "TrainvitalsDeviceUnhealthy",
+        series,
+        {"device": "3", "uuid": "GPU-3"},
+        summary="The driver calls a device on a:20910 faulty",
+        summary_zh="驱动报告 a:20910 上有设备故障",
+        description="Health of device 3 (GPU-3) on a:20910: critical. Faults: 80E01801. Used by: rank 7 of run demo.",
+        description_zh="a:20910 上的设备 3（GPU-3）的健康状态为 critical。故障码：80E01801。"
+        "使用者：训练 demo 的 rank 7。",
+    )

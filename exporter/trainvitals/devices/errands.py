@@ -39,25 +39,31 @@ class Errands(Generic[Result]):
         self._budget = budget
         self._clock = clock
         self._until = float("inf")
+        self._is_failing = False
         self._errands: dict[Hashable, _Errand[Result]] = {}
 
     def begin(self, keep: Callable[[Hashable], bool] = lambda _: True) -> None:
         """Start a round, and forget the questions that ``keep`` does not know any more."""
         self._until = self._clock() + self._budget
+        self._is_failing = False
         self._errands = {key: errand for key, errand in self._errands.items() if keep(key)}
 
-    def ask(self, key: Hashable, every: float, question: Callable[[], Result | None]) -> Result | None:
+    def ask(
+        self, key: Hashable, every: float, question: Callable[[], Result | None], *, urgent: bool = False
+    ) -> Result | None:
         """Return the last answer, a new one after ``every`` seconds.
 
         None until there is one, and after a question that was answered with None: it failed, and is asked again after a
-        pause that doubles.
+        pause that doubles.  An urgent one is asked also when the time is used up, unless one failed in this round.
         """
         errand = self._errands.setdefault(key, _Errand())
         begun = self._clock()
-        if begun >= errand.due and begun < self._until:
+        has_time = begun < self._until or (urgent and not self._is_failing)
+        if begun >= errand.due and has_time:
             errand.result = question()
             now = self._clock()
             if errand.result is None:
+                self._is_failing = True
                 errand.due, errand.pause = now + errand.pause, min(2 * errand.pause, _RETRY[1])
             else:
                 errand.due, errand.pause = now + max(every, _REST * (now - begun)), _RETRY[0]

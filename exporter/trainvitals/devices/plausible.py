@@ -84,19 +84,33 @@ class Values:
 
     def put(self, family: str, text: str | None, *labels: str, unit: float = 1.0) -> bool:
         """Set a value: the number in ``text`` times ``unit``; whether it is one.  None is a key that is not there."""
-        if text is None or is_mark(text):
+        value = self.read(family, text, unit)
+        if value is None:
             return False
+        self.sample.set(family, value, *labels)
+        return True
+
+    def read(self, family: str, text: str | None, unit: float = 1.0) -> float | None:
+        """Return the value that :meth:`put` would set; None, and count why, when there is none."""
+        if text is None or is_mark(text):
+            return None
         value = number(text)
         if value is None:
             self.fail(NOT_UNDERSTOOD)
-            return False
-        if value == -1 or (value in _BLANKS and not family.endswith(_SIZES)):
-            # The marks among the numbers.  A blank in a temperature or a power is also what a dead card answers.
-            if value != -1 and family.endswith(("_celsius", "_watts")):
+            return None
+        if value == -1:
+            return None
+        if value in _BLANKS and not family.endswith(_SIZES):
+            # What a sensor has no value for is left out; a dead card answers so, too.
+            if family.endswith(("_celsius", "_watts")):
                 self.refuse(family)
-            return False
+            return None
         # A quotient is rounded once, a product with 0.01 twice.
-        return self.set(family, value * unit if unit >= 1 else value / round(1 / unit), *labels)
+        value = value * unit if unit >= 1 else value / round(1 / unit)
+        if not is_plausible(family, value):
+            self.refuse(family)
+            return None
+        return value
 
     def set(self, family: str, value: float, *labels: str) -> bool:
         """Set a number in the unit of its family; whether a device can have it."""

@@ -54,12 +54,12 @@ VENDORS: dict[str, Row] = {
         Match(0x10DE, listing="driver/nvidia/gpus", visible="NVIDIA_VISIBLE_DEVICES"),
         always=True,
     ),
+    "ascend": Row("trainvitals.devices.ascend", Match(0x19E5, _ANY, visible="ASCEND_VISIBLE_DEVICES")),
 }
 
 #: Vendors that nobody reads yet: their devices are counted.  The numbers are those of the PCI ID Repository, and for
 #: those that it does not have (Biren, Kunlunxin) of what others found; docs/accelerators.md says which.
 COUNTED: Mapping[str, Match] = {
-    "ascend": Match(0x19E5, _ANY, visible="ASCEND_VISIBLE_DEVICES"),
     "amd": Match(0x1002, _ANY),
     "hygon": Match(0x1D94, (DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR)),
     "cambricon": Match(0xCABC, _ANY, visible="CAMBRICON_VISIBLE_DEVICES"),

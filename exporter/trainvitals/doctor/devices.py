@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from trainvitals.devices.child import Process, spawn
+from trainvitals.devices.detect import Census
 from trainvitals.devices.pci import PCI_DEVICES, Bus
-from trainvitals.devices.vendors import VENDORS
+from trainvitals.devices.vendors import VENDORS, matches
 from trainvitals.devices.wire import DRIVER, Lines, Message, decode
 from trainvitals.doctor.base import Here, Result, absent, ok, problem
 from trainvitals.doctor.container import inside
@@ -92,6 +93,9 @@ def check(vendor: str, advice: Advice, start: Start = spawn) -> Callable[[Here],
             yield ok(f"nobody reads them while {file} exists", f"rm {shlex.quote(file)}", "paused")
             return
         until = time.monotonic() + PATIENCE
+        if not VENDORS[vendor].always and not Census(matches(), _bus(here)).has(vendor):
+            yield absent("no device of this vendor on the PCI bus")
+            return
         bus, container = on_the_bus(vendor, here), inside(here)
         seen = _read(vendor, start, here, until)
         if seen.is_silent and seen.asking is not None and seen.asking != DRIVER:
@@ -133,10 +137,13 @@ def paused(here: Here) -> bool:
 
 def on_the_bus(vendor: str, here: Here) -> frozenset[str] | None:
     """Return the PCI addresses of the vendor's devices that should be readable; None when that cannot be told."""
-    # As the reading process itself: a container may see the bus of its node elsewhere.
-    root = here.environ.get("TRAINVITALS_PCI_DEVICES") or here.path(PCI_DEVICES)
-    found = Bus(VENDORS[vendor].pci, root=root, environ=here.environ, proc=here.path("/proc")).look()
+    found = Bus(VENDORS[vendor].pci, root=_bus(here), environ=here.environ, proc=here.path("/proc")).look()
     return None if found is None else found.here
+
+
+def _bus(here: Here) -> str:
+    # As the reading process itself: a container may see the bus of its node elsewhere.
+    return here.environ.get("TRAINVITALS_PCI_DEVICES") or here.path(PCI_DEVICES)
 
 
 def follow(child: Process, vendor: str, until: float) -> Seen:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from trainvitals.doctor import container, devices, kernel, logs, network, nvidia, settings, software, spool, storage
+from trainvitals.doctor import (
+    ascend,
+    container,
+    devices,
+    kernel,
+    logs,
+    network,
+    nvidia,
+    settings,
+    software,
+    spool,
+    storage,
+)
 from trainvitals.doctor.base import Check, Group
 
 #: What to do about the devices of a vendor of :data:`trainvitals.devices.vendors.VENDORS`.
-ADVICE: dict[str, devices.Advice] = {"nvidia": nvidia.ADVICE}
+ADVICE: dict[str, devices.Advice] = {"nvidia": nvidia.ADVICE, "ascend": ascend.ADVICE}
 
 GROUPS: tuple[Group, ...] = (
     Group(

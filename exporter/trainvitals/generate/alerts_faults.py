@@ -38,6 +38,14 @@ def _xids(item: str, none: str) -> str:
 
 _XIDS = _xids("XID {{ .Labels.xid }} ({{ .Labels.meaning }})", "that it fell off the bus")
 _XIDS_ZH = _xids("XID {{ .Labels.xid }}", "从总线上掉线")
+_FAULTS = listed(
+    "trainvitals_device_fault_info{instance=%q,uuid=%q}",
+    "{{ .Labels.code }}",
+    "instance",
+    "uuid",
+    by="code",
+    none="none",
+)
 _SLOWED = "hw_slowdown|hw_thermal|hw_power_brake"
 _LIMITS = listed(
     f'max_over_time(trainvitals_device_clock_limited{{uuid=%q,reason=~"{_SLOWED}"}}[10m]) == 1',
@@ -161,7 +169,9 @@ FAULTS: tuple[Alert, ...] = (
         ),
         impact="The device may fail at any step, or compute wrongly.",
         impact_zh="该设备可能在任意一步失败，或算出错误的结果。",
-        diagnosis="`trainvitals_device_health_state` is the word of the driver, `trainvitals_device_fault_info` has the codes.",
+        diagnosis=(
+            "`trainvitals_device_health_state` is the driver's word, `trainvitals_device_fault_info` has the codes."
+        ),
         diagnosis_zh="`trainvitals_device_health_state` 是驱动的结论，`trainvitals_device_fault_info` 给出故障码。",
     ),
     Alert(
