@@ -138,6 +138,9 @@ class Demo:
         for signal in {signal for check in SIX for signal in check.signals}:
             active = run == "nan" and signal == "loss_nonfinite"
             self.add("signal_ratio", 2 if active else 0.2, instance=nodes[0], run=run, signal=signal)
+        if run == "died":
+            for name, value in (("incidents", 1), ("incident_steps_lost", 40), ("incident_seconds_to_recover", 90)):
+                self.add(f"{name}_total", value, run=run, cause="process_killed")
         if run == "nan":
             self.add(
                 "finding_info",
@@ -145,6 +148,7 @@ class Demo:
                 run=run,
                 signal="loss_nonfinite",
                 category="parameter",
+                severity="critical",
                 location="rank 0",
                 evidence="since step 1201",
             )
