@@ -35,6 +35,7 @@ _SIZE = 8
 _LONGEST = 4096
 #: Orders and decisions that stay, for people to look at.
 _KEPT = 16
+_FILE = re.compile(r"(.*-[0-9a-f]{8}\.orders)(?:\.[0-9a-z.]+)?")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _LARGEST = 2**53
 
@@ -62,6 +63,24 @@ def path_of(folder: str, run: str) -> str:
     return os.path.join(folder, f"{name}-{zlib.crc32(run.encode()):08x}{SUFFIX}")
 
 
+def left_alone(folder: str, since: float) -> dict[str, list[str]]:
+    """Return the files of orders below a folder that nobody has touched since a time, by :func:`path_of` their run.
+
+    A run may live for longer than that without an order: whoever removes them looks for its ranks.
+    """
+    found: dict[str, list[str]] = {}
+    touched: set[str] = set()
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if (match := _FILE.fullmatch(entry.name)) is not None:
+                path = os.path.join(folder, match[1])
+                found.setdefault(path, []).append(entry.path)
+                with contextlib.suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime >= since:
+                        touched.add(path)
+    return {path: files for path, files in found.items() if path not in touched}
+
+
 class Mail:
     """The number of the newest order of a run, mapped: ``word[0]``.
 
@@ -73,6 +92,8 @@ class Mail:
         self._owners = owners
         if create:
             _make(path)
+            with contextlib.suppress(OSError):
+                os.utime(path, follow_symlinks=False)  # Nobody removes what was touched now.
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(path, flags)
         try:
@@ -162,6 +183,7 @@ def _link(path: str, content: bytes) -> bool:
     unfinished = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        os.fchmod(descriptor, 0o644)  # Ranks of a user read what root has written, whatever root's mask is.
         written = os.write(descriptor, content)
         if written < len(content):
             raise OSError(f"{path} cannot be written: no space left")

@@ -859,11 +859,31 @@ def test_an_ended_run_is_shown_for_a_while_and_then_removed(spool):
     assert node.state() == "finished"
     node.ahead = 99.0
     assert node.state() == "finished"
-    assert len(os.listdir(spool)) == 2
+    assert len(os.listdir(spool)) == 3  # Of the rank, its events, and orders to its run.
     node.ahead = 101.0
     scrape = node.scrape()
 
     assert not any('run="test"' in name for name in scrape)
+    assert os.listdir(spool) == []
+
+
+def test_the_orders_to_a_run_go_with_its_last_rank(spool):
+    """As long as another of its processes is there, they stay."""
+    node = Node(spool, keep=100.0)
+    with trainer(HEALTHY, spool):
+        run_trainer("import trainvitals; trainvitals.init(run='healthy'); trainvitals.step(1, loss=1.0)", spool)
+        for path in (mail := next(spool.glob("*.orders")), spool / f"{mail.name}.7", spool / f"{mail.name}.7.go"):
+            path.touch()
+            os.utime(path, (1e9, 1e9))
+        node.scrape()
+        node.ahead = 101.0
+        node.scrape()
+        assert len(list(spool.glob("*.rank"))) == 1
+        assert len(list(spool.glob("*.orders*"))) == 3
+    node.scrape()
+    node.ahead = 203.0
+    node.scrape()
+
     assert os.listdir(spool) == []
 
 
@@ -875,7 +895,7 @@ def test_a_run_whose_files_must_stay_is_forgotten_all_the_same(spool):
     for seconds in (101.0, 102.0, 5000.0):
         node.ahead = seconds
         assert node.state() is None
-    assert len(os.listdir(spool)) == 2
+    assert len(os.listdir(spool)) == 3
     assert node.rejected() == {}
 
 
@@ -900,7 +920,7 @@ def test_a_living_run_is_never_removed(spool):
         node.scrape()
         node.ahead = 1e6
         assert node.state(5, "healthy") == "running"
-        assert len(os.listdir(spool)) == 2
+        assert len(os.listdir(spool)) == 3
 
 
 def test_what_no_process_will_end_is_removed(spool):

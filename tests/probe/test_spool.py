@@ -6,7 +6,7 @@ import os
 
 from tests.helpers import run_trainer, trainer
 
-from trainvitals import rankfile
+from trainvitals import orders, rankfile
 from trainvitals.probe.spool import tidy
 
 SHORT = "import trainvitals; trainvitals.init(run='test'); trainvitals.event('x'); trainvitals.step(1, loss=1.0)"
@@ -55,3 +55,29 @@ def test_what_cannot_be_removed_stays(spool):
 
     assert (spool / "folder.rank").is_dir()
     assert (spool / "link.rank").is_symlink()
+
+
+def old_orders(spool, run):
+    """Leave an order to a run as it is after a day."""
+    mail = orders.Mail(orders.path_of(str(spool), run), {os.getuid()}, create=True, write=True)
+    number = mail.give(orders.Order(number=0, run=run, what="stop", at=1)).number
+    mail.decide(number, "do")
+    mail.close()
+    files = sorted(spool.glob(f"{os.path.basename(mail.path)}*"))
+    for path in files:
+        os.utime(path, (1e9, 1e9))
+    return files
+
+
+def test_orders_to_runs_that_ended_go_and_those_to_a_live_one_stay(spool):
+    """Names of runs are new with each job: else their orders would fill the memory of the node."""
+    with trainer(SHORT + "; print('ready', flush=True); import sys; sys.stdin.read()", spool):
+        live, gone = old_orders(spool, "test"), old_orders(spool, "gone.orders")
+        fresh = old_orders(spool, "fresh")
+        os.utime(fresh[-1])
+
+        tidy(str(spool))
+
+        assert [path.exists() for path in live] == [True] * 3
+        assert [path.exists() for path in gone] == [False] * 3
+        assert [path.exists() for path in fresh] == [True] * 3

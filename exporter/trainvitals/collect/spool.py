@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trainvitals import rankfile
+from trainvitals import orders, rankfile
 from trainvitals.collect import data
 from trainvitals.collect.source import Mark
 from trainvitals.metrics import PROBED_STATES
@@ -231,6 +231,8 @@ class Spool:
         self._offset = 0.0
         self._files: dict[str, RankFile] = {}
         self._forgotten: dict[str, tuple[int, int]] = {}
+        #: The files with orders to runs of which a rank was forgotten.
+        self._mails: set[str] = set()
         self._complained: set[str] = set()
         self.rejected: Counter[str] = Counter()
         self.lost = 0
@@ -260,6 +262,8 @@ class Spool:
             for path in known.keys() - seen:
                 del known[path]
         self._complained &= seen
+        if self._mails and not self.rejected:  # One that cannot be read may be a live rank of such a run.
+            self._remove_orders(now - self._keep)
         return sorted(good, key=lambda file: file.started)
 
     def missing(self) -> list[str]:
@@ -417,6 +421,15 @@ class Spool:
         if not self._remove:
             return
         _unlink(file.path, lambda status: (status.st_dev, status.st_ino) == file.inode)
+        self._mails.add(orders.path_of(os.path.dirname(file.path), file.identity.run))
+
+    def _remove_orders(self, last: float) -> None:
+        """Remove the orders to runs of which no rank is left."""
+        known = {orders.path_of(os.path.dirname(file.path), file.identity.run) for file in self._files.values()}
+        for mail in self._mails - known:
+            for path in orders.left_alone(os.path.dirname(mail), last).get(mail, []):
+                _unlink(path, lambda status: stat.S_ISREG(status.st_mode))
+        self._mails.clear()
 
     def _check_boot(self, reader: rankfile.Reader, now: float) -> None:
         """Refuse a file of an earlier boot, and remove it once it is as old as an ended one may be."""

@@ -110,7 +110,7 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     """Give the order; return 0 when it was obeyed, 1 when not, 2 for one that makes no sense."""
     options = _parse(arguments)
     folder = options.dir or spool.folder(environ)
-    ranks = live(folder, options.run)
+    ranks = _own(live(folder, options.run))
     supervisor = Supervised(options.run, options.state_dir or wishes.folder_of(options.run, environ))
     try:
         if options.order == "clone":
@@ -138,6 +138,11 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
         return 1
     _show(done, as_json=options.json)
     return 0
+
+
+def _own(ranks: list[Rank]) -> list[Rank]:
+    """Return the ranks of this user, if there are such: in a shared spool, others may use the name of the run."""
+    return [rank for rank in ranks if rank.owner == os.getuid()] or ranks
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

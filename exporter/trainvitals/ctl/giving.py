@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import math
 import os
@@ -19,7 +20,7 @@ from typing import Any
 
 from trainvitals import rankfile
 from trainvitals.ctl.ranks import Answer, Rank
-from trainvitals.orders import Mail, Order, path_of
+from trainvitals.orders import Mail, Order, OrderError, path_of
 
 #: Until its step, so much time is left to an order; twice as much each time that it was not enough.
 LEAD_SECONDS = 1.0
@@ -57,7 +58,12 @@ class Giver:
             raise NotDoneError(f"no rank of {run} lives here")
         self._ranks, self._run, self._patience = ranks, run, patience
         self._clock, self._wait = clock, wait
+        #: Whether ranks obey what was ordered, or still may: also when nobody waits for it any more.
+        self.is_under_way = False
         owners = {rank.owner for rank in ranks}
+        numbers = [rank.rank for rank in ranks]
+        if (twice := next((number for number in numbers if numbers.count(number) > 1), None)) is not None:
+            raise NotDoneError(f"several processes are rank {twice} of {run}: give each run a name of its own")
         if len(owners) > 1:
             raise NotDoneError(f"ranks of {run} belong to several users: {', '.join(map(str, sorted(owners)))}")
         (owner,) = owners
@@ -77,29 +83,36 @@ class Giver:
 
     def give(self, what: str, values: dict[str, Any]) -> Done:
         """Give an order and see it obeyed.  Raises NotDoneError: no rank has obeyed, or the text says which."""
-        lead = LEAD_SECONDS
-        for _ in range(ATTEMPTS):
-            done = self._try(what, values, lead)
+        for attempt in range(ATTEMPTS):
+            done = self._try(what, values, 2**attempt)
             if done is not None:
                 return done
-            lead *= 2.0
         raise NotDoneError(f"{self._run} was too quick {ATTEMPTS} times: no rank has obeyed")
 
-    def _try(self, what: str, values: dict[str, Any], lead: float) -> Done | None:
+    def _try(self, what: str, values: dict[str, Any], times: int) -> Done | None:
         for one in self._ranks:
             one.skip()
         try:
-            at = self._step(lead)
+            at = self._step(times)
             order = Order(
                 number=0, run=self._run, what=what, at=at, values=values, by=whoever(), time=round(time.time(), 3)
             )
             order = self._mail.give(order)
-        except (OSError, rankfile.RankFileError) as error:
+        except (OSError, OrderError, rankfile.RankFileError) as error:
             raise NotDoneError(f"the order cannot be given: {error}") from None
-        # One that has left it already has seen it.
-        heard = self._hear(order.number, {"seen", "refused", "late", "left"})
+        try:
+            # One that has left it already has seen it.
+            heard = self._hear(order.number, {"seen", "refused", "late", "left"})
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._mail.decide(order.number, "leave")  # Ranks that are paused would wait for it.
+            raise
         against = {rank: answer for rank, answer in heard.items() if answer is None or answer.state != "seen"}
-        if self._mail.decide(order.number, "leave" if against else "do") == "do":
+        try:
+            self.is_under_way = self._mail.decide(order.number, "leave" if against else "do") == "do"
+        except OSError as error:
+            raise NotDoneError(f"the order cannot be decided: {error}") from None
+        if self.is_under_way:
             return self._end(order)
         for rank, answer in against.items():
             if answer is None:
@@ -110,13 +123,17 @@ class Giver:
                 raise NotDoneError(f"rank {rank}: {answer.text}")
         return None
 
-    def _step(self, lead: float) -> int:
-        """Return the step that the order is for."""
+    def _step(self, times: int) -> int:
+        """Return the step that the order is for; ``times`` as much time is left as at first.
+
+        One long step (an evaluation) among quick ones says nothing of the next: the steps double as well.
+        """
         newest = max(rank.step for rank in self._ranks)
         if all(rank.phase == "paused" for rank in self._ranks):
             return newest
         pace = max(rank.seconds_per_step() for rank in self._ranks)
-        return newest + max(LEAST_STEPS, math.ceil(lead / pace) if pace > 0.0 else LEAST_STEPS)
+        steps = math.ceil(LEAD_SECONDS * times / pace) if pace > 0.0 else 0
+        return newest + max(LEAST_STEPS * times, steps)
 
     def _hear(self, number: int, words: set[str]) -> dict[int, Answer | None]:
         """Return what each rank that lives says of an order, None for one that says nothing in time."""
@@ -126,8 +143,12 @@ class Giver:
                 rank.listen()
             known = {rank.rank: self._word(rank, number, words) for rank in self._ranks}
             silent = [rank for rank in self._ranks if known[rank.rank] is None]
-            if not silent or self._clock() > deadline or not all(rank.is_alive for rank in silent):
+            if not silent or self._clock() > deadline:
                 return known
+            if not all(rank.is_alive for rank in silent):
+                for rank in silent:
+                    rank.listen()  # Its last word was the end of it.
+                return {rank.rank: self._word(rank, number, words) for rank in self._ranks}
             self._wait(_LOOK_SECONDS)
 
     @staticmethod
@@ -140,7 +161,9 @@ class Giver:
         bad = [
             f"rank {rank} failed: {answer.text}" for rank, answer in heard.items() if answer and answer.state != "done"
         ]
-        bad += [f"rank {rank} does not say that it is done" for rank, answer in heard.items() if answer is None]
+        self.is_under_way = not bad
+        silent = f"has ended, or has not said in {self._patience:.0f} s that it is done"
+        bad += [f"rank {rank} {silent}" for rank, answer in heard.items() if answer is None]
         if bad:
             raise NotDoneError("; ".join(bad))
         return Done(order, {rank: answer for rank, answer in heard.items() if answer is not None})

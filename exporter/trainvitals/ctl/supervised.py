@@ -36,7 +36,8 @@ class Supervised:
             # What goes back needs no checkpoint of now.
             return giver.give("stop", {} if wish.what == "rollback" else {"checkpoint": True})
         except BaseException:
-            wishes.withdraw(self._folder)
+            if not giver.is_under_way:  # Else the run ends, though it may take its time to save.
+                wishes.withdraw(self._folder)
             raise
 
     def resume(self) -> None:

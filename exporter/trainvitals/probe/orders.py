@@ -22,6 +22,8 @@ from trainvitals.probe.resume_path import RESUME_FROM
 PARENT = "TRAINVITALS_PARENT"
 #: How often a rank that is paused looks for orders.
 PAUSE_SECONDS = 0.2
+#: So long a rank that is paused waits for a decision: whoever gave the order may be gone, and others want to give some.
+DECIDED_SECONDS = 10.0
 
 
 class Obedience:
@@ -47,7 +49,8 @@ class Obedience:
         """
         step = self._recorder.state.step
         self._read_new(step)
-        for order in [order for order in self._waiting if order.at <= step]:
+        # Looked for anew each time: while one holds the training, others are obeyed.
+        while (order := next((one for one in self._waiting if one.at <= step), None)) is not None:
             self._waiting.remove(order)
             self._obey(order, step)
         return -1 if self._waiting or KNOBS.stop_ordered else self._seen
@@ -70,7 +73,8 @@ class Obedience:
             else:
                 self._waiting.append(order)
                 self._tell(number, "seen", step, "", order)
-        self._seen = newest
+        # Of two who gave one at once, the first may write the number last.
+        self._seen = max(self._seen, newest)
 
     def _objection(self, order: Order) -> str | None:
         """Return why this rank cannot do what is ordered; None where it can."""
@@ -92,7 +96,7 @@ class Obedience:
             self._pause(order, step)
             return
         if order.what == "resume":
-            self._is_paused = False
+            self._resume(step)
             self._tell(order.number, "done", step, "", order)
             return
         try:
@@ -100,14 +104,17 @@ class Obedience:
         except Exception as error:
             self._tell(order.number, "failed", step, f"{type(error).__name__}: {error}", order)
             return
+        if order.what == "stop":
+            self._is_paused = False
         self._tell(order.number, "done", step, said, order)
 
     def _decision(self, order: Order) -> str:
-        """Return the decision: its own "leave" where nobody has; a rank that is paused waits."""
+        """Return the decision: its own "leave" where nobody has; a rank that is paused waits a while."""
+        deadline = time.monotonic() + DECIDED_SECONDS
         while True:
             try:
                 known = self.mail.decision(order.number)
-                if known is None and not self._is_paused:
+                if known is None and (not self._is_paused or time.monotonic() > deadline):
                     known = self.mail.decide(order.number, "leave")
             except OSError:
                 return "leave"
@@ -130,6 +137,13 @@ class Obedience:
         finally:
             self._is_paused = False
             self._recorder.end_phase()
+
+    def _resume(self, step: int) -> None:
+        """Go on, and do not stop again for a second pause that was ordered before the first held."""
+        self._is_paused = False
+        for other in [one for one in self._waiting if one.what == "pause"]:
+            self._waiting.remove(other)
+            self._tell(other.number, "left", step, "the run was paused, and goes on", other)
 
     def _beat(self) -> None:
         self._recorder.beat()

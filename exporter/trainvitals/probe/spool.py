@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 
 from trainvitals import rankfile
 from trainvitals.rankfile.ledger import DATA_SUFFIX
@@ -31,6 +32,8 @@ _REMOTE_FILESYSTEMS = (
 )
 #: Rank files of ended processes that may stay when no exporter removes them: 24 MB, and a container often has 64.
 _ENDED_FILES = 32
+#: Orders to a run that ended stay for so many seconds, for people to look at.
+_ORDERS_SECONDS = 3600.0
 
 
 def folder(environ: Mapping[str, str]) -> str:
@@ -78,18 +81,42 @@ def tidy(path: str) -> None:
     Whatever cannot be looked at or removed stays.
     """
     ended: list[tuple[float, str]] = []
+    live: list[str] = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(path):
             if entry.name.endswith(rankfile.RANK_SUFFIX):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if status.st_uid == os.getuid() and stat.S_ISREG(status.st_mode) and not _is_locked(entry.path):
-                        ended.append((status.st_ctime, entry.path))
+                    if status.st_uid == os.getuid() and stat.S_ISREG(status.st_mode):
+                        if _is_locked(entry.path):
+                            live.append(entry.path)
+                        else:
+                            ended.append((status.st_ctime, entry.path))
     for _, name in sorted(ended)[:-_ENDED_FILES]:
         base = name.removesuffix(rankfile.RANK_SUFFIX)
         for old in (name, base + rankfile.EVENTS_SUFFIX, base + DATA_SUFFIX):
             with contextlib.suppress(OSError):
                 os.unlink(old)
+
+    _tidy_orders(path, live)
+
+
+def _tidy_orders(path: str, live: Iterable[str]) -> None:
+    """Remove the orders to runs of this user that live no more."""
+    from trainvitals import orders  # noqa: PLC0415  A process that is not recorded needs none.
+
+    left = orders.left_alone(path, time.time() - _ORDERS_SECONDS)
+    for name in live if left else ():
+        try:
+            with contextlib.closing(rankfile.Reader(name)) as reader:
+                left.pop(orders.path_of(path, str(reader.read_text()[0].get("run"))), None)
+        except (OSError, rankfile.RankFileError):
+            return  # It may be its orders.
+    for mail, files in left.items():
+        with contextlib.suppress(OSError):
+            if os.lstat(mail).st_uid == os.getuid():
+                for name in (*(one for one in files if one != mail), mail):
+                    os.unlink(name)
 
 
 def _is_locked(path: str) -> bool:

@@ -139,6 +139,7 @@ class Supervisor:
     def _start(self) -> None:
         """Start the next attempt."""
         state, settings = self._state, self._settings
+        wishes.withdraw(self._store.folder)  # It was about an attempt that failed meanwhile.
         state.attempt = max(state.attempt + 1, attempt_of_launchers(self._environ) if state.attempt < 0 else 0)
         choice = self._choice
         command = resume.with_flag(settings.command, settings.resume_flag, choice.path)
