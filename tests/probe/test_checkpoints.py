@@ -347,3 +347,58 @@ def test_what_torch_saves_is_loaded_again(tmp_path):
     loaded = {"weight": torch.zeros(4)}
     dcp.load(loaded, checkpoint_id=f"{saved.path}/shards")
     assert torch.equal(loaded["weight"], weights["weight"])
+
+
+def test_a_clock_that_is_set_back_leaves_the_order_of_saving(tmp_path, monkeypatch):
+    """What was saved last is the newest, whatever the clock says; else it would be the first to go."""
+    made = Checkpoints(tmp_path, keep=2)
+    times = iter([5000.0, 1000.0, 1001.0])
+    monkeypatch.setattr(module.time, "time", lambda: next(times))
+    save(made, 10, 20, 30)
+
+    assert [saved.step for saved in made.all()] == [30, 20]
+    assert made.newest().step == 30
+
+
+def test_a_step_of_numpy_is_a_step(tmp_path):
+    """Counters of a training are often such."""
+    numpy = pytest.importorskip("numpy")
+    made = Checkpoints(tmp_path)
+    save(made, numpy.int64(10))
+    assert made.newest().step == 10
+
+
+@pytest.mark.parametrize(("step", "error"), [(-1, ValueError), (1.5, TypeError), ("7", TypeError)])
+def test_a_step_that_makes_no_sense_is_refused_before_anything_is_written(tmp_path, step, error):
+    """Such a checkpoint would never be found again."""
+    made = Checkpoints(tmp_path / "out")
+    with pytest.raises(error), made.saving(step):
+        pass
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_that_lead_nowhere_and_pipes_are_no_part_of_a_checkpoint(tmp_path):
+    """A pipe would be waited for, for ever; a link that leads to a file is that file."""
+    made = Checkpoints(tmp_path / "out")
+    (tmp_path / "weights").write_text("shared")
+    with made.saving(1) as folder:
+        os.mkfifo(f"{folder}/pipe")
+        os.symlink("/nowhere", f"{folder}/gone")
+        os.symlink(tmp_path / "weights", f"{folder}/weights")
+    saved = made.newest()
+    assert saved.step == 1
+    assert sorted(saved.files) == ["weights"]
+
+
+@pytest.mark.parametrize("field", ['"step": Infinity', '"time": Infinity', '"time": NaN', '"time": -1'])
+def test_numbers_that_are_none_are_a_damaged_list(tmp_path, field):
+    """It is passed over, and the training begins at the one before."""
+    made = Checkpoints(tmp_path)
+    save(made, 1, 2)
+    path = tmp_path / "step-2" / manifest.NAME
+    name = field.split(":")[0]
+    document = json.loads(path.read_text())
+    document.pop(name.strip('"'))
+    path.write_text(json.dumps(document)[:-1] + f", {field}}}")
+
+    assert made.newest().step == 1

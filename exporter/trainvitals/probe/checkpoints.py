@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import os
 import re
 import shutil
@@ -39,6 +40,8 @@ PARTIAL = ".partial"
 #: What is to be removed gets this name first: a removal that was broken off leaves no half checkpoint.
 _GOING = ".removing"
 _LEFT = re.compile(r"step-\d{1,18}\.removing")
+#: Seconds between two checkpoints at least, as far as their order goes.
+_TICK = 0.001
 #: Where all ranks have to agree, time is looked at every so many steps.
 _AGREE_EVERY = 10
 
@@ -111,6 +114,8 @@ class Checkpoints:
 
         ``loss`` is a number, or a tensor of one element, which is read.  ``facts`` are kept beside it, as JSON.
         """
+        if (step := operator.index(step)) < 0:  # Also that of numpy, which JSON does not know.
+            raise ValueError(f"step: expected 0 or more, found {step}")
         self._is_ordered = False
         partial = os.path.join(self.folder, f"step-{step}{PARTIAL}")
         final = partial.removesuffix(PARTIAL)
@@ -141,7 +146,7 @@ class Checkpoints:
             path=final,
             step=step,
             loss=loss if loss is not None and math.isfinite(loss) else None,
-            time=time.time(),
+            time=self._now(),
             is_sound=bad == before and (loss is None or math.isfinite(loss)),
             facts={**_known_facts(), **{name: _plain(value) for name, value in facts.items()}},
         )
@@ -151,6 +156,10 @@ class Checkpoints:
             os.rename(final, f"{final}{_GOING}")  # The run went back, and has come by this step again.
         os.rename(partial, final)
         manifest.flush(self.folder)
+
+    def _now(self) -> float:
+        """Return the time, behind that of each checkpoint: their order depends on it, and a clock may be set back."""
+        return max([time.time(), *(saved.time + _TICK for saved in self.all())])
 
     def all(self) -> list[Saved]:
         """Return the checkpoints that are there, the one that was saved last first; they are not verified.

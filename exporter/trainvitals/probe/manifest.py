@@ -20,6 +20,8 @@ _END = 1 << 20
 #: A checkpoint of thousands of ranks has a file for each.
 _MOST_FILES = 100_000
 _LONGEST = 64 << 20
+#: Seconds since the epoch.
+_LATEST = 1e11
 
 
 class NotWholeError(Exception):
@@ -83,16 +85,23 @@ def _read(folder: str) -> tuple[Saved, bool]:
             path=folder,
             step=int(document["step"]),
             loss=None if document["loss"] is None else float(document["loss"]),
-            time=float(document["time"]),
+            time=_moment(document["time"]),
             is_sound=bool(document["sound"]),
             facts=dict(document["facts"]),
             files=files,
         )
     except FileNotFoundError:
         raise NotWholeError(f"it has no {NAME}: it was never finished") from None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise NotWholeError(f"its {NAME} cannot be read: {error}") from None
     return saved, bool(document.get("whole"))
+
+
+def _moment(value: Any) -> float:
+    found = float(value)
+    if not 0.0 <= found < _LATEST:
+        raise ValueError(f"{value!r} is no time")
+    return found
 
 
 def verify(folder: str) -> Saved:
@@ -141,7 +150,8 @@ def _names(folder: str) -> Iterator[str]:
             count += 1
             if count > _MOST_FILES:
                 raise OSError(f"{folder} has more than {_MOST_FILES} files")
-            if path != NAME:
+            # A link that leads nowhere holds nothing, and a pipe would be waited for.
+            if path != NAME and os.path.isfile(os.path.join(folder, path)):
                 yield path
 
 
