@@ -55,13 +55,13 @@ VENDORS: dict[str, Row] = {
         always=True,
     ),
     "ascend": Row("trainvitals.devices.ascend", Match(0x19E5, _ANY, visible="ASCEND_VISIBLE_DEVICES")),
+    "amd": Row("trainvitals.devices.amd", Match(0x1002, _ANY)),
+    "hygon": Row("trainvitals.devices.hygon", Match(0x1D94, (DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR))),
 }
 
 #: Vendors that nobody reads yet: their devices are counted.  The numbers are those of the PCI ID Repository, and for
 #: those that it does not have (Biren, Kunlunxin) of what others found; docs/accelerators.md says which.
 COUNTED: Mapping[str, Match] = {
-    "amd": Match(0x1002, _ANY),
-    "hygon": Match(0x1D94, (DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR)),
     "cambricon": Match(0xCABC, _ANY, visible="CAMBRICON_VISIBLE_DEVICES"),
     "moorethreads": Match(0x1ED5, _ANY, visible="MTHREADS_VISIBLE_DEVICES"),
     "metax": Match(0x9999, _ANY),

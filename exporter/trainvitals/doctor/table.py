@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from trainvitals.doctor import (
+    amd,
     ascend,
     container,
     devices,
+    hygon,
     kernel,
     logs,
     network,
@@ -18,7 +20,12 @@ from trainvitals.doctor import (
 from trainvitals.doctor.base import Check, Group
 
 #: What to do about the devices of a vendor of :data:`trainvitals.devices.vendors.VENDORS`.
-ADVICE: dict[str, devices.Advice] = {"nvidia": nvidia.ADVICE, "ascend": ascend.ADVICE}
+ADVICE: dict[str, devices.Advice] = {
+    "nvidia": nvidia.ADVICE,
+    "ascend": ascend.ADVICE,
+    "amd": amd.ADVICE,
+    "hygon": hygon.ADVICE,
+}
 
 GROUPS: tuple[Group, ...] = (
     Group(

@@ -67,7 +67,12 @@ FAMILIES: tuple[Family, ...] = (
         ("device_memory_total_bytes", "gauge", "Device memory in all."),
         ("device_memory_reserved_bytes", "gauge", "Device memory that the driver keeps for itself."),
         # Heat, power, clocks.
-        ("device_temperature_celsius", "gauge", "Temperature by sensor: gpu (the chip), memory.", "sensor"),
+        (
+            "device_temperature_celsius",
+            "gauge",
+            "Temperature by sensor: gpu (the chip), memory; on some devices also hotspot and core, of the chip.",
+            "sensor",
+        ),
         (
             "device_temperature_limit_celsius",
             "gauge",
@@ -127,7 +132,10 @@ FAMILIES: tuple[Family, ...] = (
         (
             "device_ecc_errors_total",
             "counter",
-            "Memory errors since the driver was loaded: corrected or uncorrected.",
+            (
+                "Memory errors since the driver was loaded: corrected, uncorrected, or on some devices deferred: found, "
+                "and in no result yet."
+            ),
             "severity",
         ),
         (
