@@ -191,3 +191,25 @@ def test_a_container_with_a_part_of_the_devices_expects_none(bus):
 
     assert own.latest().expected == 1
     assert part.latest() is None
+
+
+@pytest.mark.parametrize(
+    ("cards", "nvidia", "ascend"),
+    [((), 8.0, None), (("0x10de",), 8.0, None), (("0x19e5",), None, 8.0), (("0x10de", "0x19e5"), 8.0, 8.0)],
+)
+def test_the_expected_number_is_of_the_kind_of_device_that_is_here(bus, monkeypatch, cards, nvidia, ascend):
+    """A node of NPUs does not miss eight GPUs; where nothing is found, they are NVIDIA's as ever."""
+    for place, vendor in enumerate(cards):
+        bus(f"0000:{place + 1:02x}:00.0", vendor, "0x030200")
+    monkeypatch.setenv("TRAINVITALS_PCI_DEVICES", bus.root)
+    made = {}
+
+    class Supervised(Source):
+        def __init__(self, vendor, *, expected, **_):
+            super().__init__()
+            made[vendor] = expected
+
+    monkeypatch.setattr("trainvitals.collect.devices.Supervisor", Supervised)
+    DevicesCollector.from_settings(DeviceSettings(expected=8)).start()
+
+    assert (made.get("nvidia"), made.get("ascend")) == (nvidia, ascend)

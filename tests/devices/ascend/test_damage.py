@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.devices.ascend.tools import Tools, read, text
 
 from trainvitals.devices.base import SourceDownError
+from trainvitals.devices.wire import Message, decode, encode
 
 TABLES = ("info-310", "info-910a", "info-910b", "info-a3")
 ANSWERS = {
@@ -37,7 +38,9 @@ def damaged(draw, names):
 
 
 def check(samples):
-    """No value is out of bounds."""
+    """No value is out of bounds, and what is read can be handed over."""
+    handed = decode(encode(Message(devices=list(samples.values()), count=len(samples))), "ascend").devices
+    assert handed == list(samples.values())
     for sample in samples.values():
         for (family, *_), value in sample.values.items():
             highest = next((most for end, most in HIGHEST.items() if family.endswith(end)), 2.0**63)

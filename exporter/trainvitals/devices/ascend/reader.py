@@ -107,8 +107,12 @@ class Ascend:
             raise SourceDownError(_why(answer))
         self._due = self._clock() + max(_TABLE, _TABLE_REST * answer.seconds)
         if self._table.unread:
-            self._failed = {NOT_UNDERSTOOD: self._table.unread}
+            self._count(NOT_UNDERSTOOD, self._table.unread)
         return self._table
+
+    def _count(self, reason: str, number: int) -> None:
+        """Count what failed for no chip in particular: it goes out with the next one that is read."""
+        self._failed[reason] = self._failed.get(reason, 0) + number
 
     def read(self, index: int) -> DeviceSample:
         """Return what is known of a chip, and ask for what is due.  One that vanished between two tables is down."""
@@ -126,7 +130,6 @@ class Ascend:
             driver_version=found.version,
             failed=dict(self._failed),
         )
-        # Rows without a device are counted with the first one.
         self._failed = {}
         told = Values(sample)
         values.table(told, chip.cells)
@@ -182,7 +185,7 @@ class Ascend:
         told = Values(DeviceSample(index=chip.index, uuid="", vendor=self.name))
         found = self._ask(told, chip, "board", _NEVER)
         for reason, count in told.sample.failed.items():
-            self._failed[reason] = self._failed.get(reason, 0) + count
+            self._count(reason, count)
         text = blocks.of_chip(found, chip.chip).get("VDie ID", "")
         if not _HEX.fullmatch(text) or len(set(re.split("[ -]", text))) == 1:
             return address if found else ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 _VERSION = re.compile(r"\|\s*npu-smi\s+\S+\s+Version:\s*(\S+)", re.IGNORECASE)
 #: ``12 / 34`` and ``12/ 34`` are one value.
 _WORD = re.compile(r"\S+ +/ +\S+|\d+ */ *\d+|\S+")
-_NUMBER = re.compile(r"[0-9]{1,5}")
+_NUMBER = re.compile(r"[0-9]{1,4}")
 #: Characters by which a value may begin beside its column.
 _BESIDE = 3
 #: Chips and processes beyond are no table of a machine that exists.
