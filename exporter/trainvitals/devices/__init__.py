@@ -5,7 +5,7 @@ A vendor's library talks to a driver, and a driver can hang for ever.  So it is 
 :mod:`~trainvitals.devices.supervisor` decides about the children: :mod:`~trainvitals.devices.child` is one of them,
 :mod:`~trainvitals.devices.crew` are all, :mod:`~trainvitals.devices.quarantine` has the devices that are left alone;
 :mod:`~trainvitals.devices.board` and :mod:`~trainvitals.devices.roster` keep what is known, and
-:mod:`~trainvitals.devices.pci` knows what should be here, and :mod:`~trainvitals.devices.detect` starts the vendors that
+:mod:`~trainvitals.devices.pci` knows what should be here, :mod:`~trainvitals.devices.detect` starts the vendors that
 are.  Those that are read through command line tools share :mod:`~trainvitals.devices.tools`, which runs them,
 :mod:`~trainvitals.devices.plausible`, which says what is a value, and :mod:`~trainvitals.devices.errands`.  The child
 imports this package: what stands here must stay small.
