@@ -694,8 +694,8 @@ def test_the_import_loads_nothing_heavy():
     assert loaded & heavy == set()
 
 
-def test_no_thread_and_three_descriptors_are_all_it_takes(spool):
-    """The rank file, its mapping and the events file."""
+def test_no_thread_and_four_descriptors_are_all_it_takes(spool):
+    """The rank file, its mapping, the events file and the mapping of the number of orders."""
     script = """
         import os, sys, trainvitals
 
@@ -709,7 +709,7 @@ def test_no_thread_and_three_descriptors_are_all_it_takes(spool):
         trainvitals.finish()
         print(threads, during - before, len(os.listdir("/proc/self/fd")) - before)
     """
-    assert run_trainer(script, spool).stdout == "1 3 0\n"
+    assert run_trainer(script, spool).stdout == "1 4 0\n"
 
 
 def test_a_trainer_is_seen_while_it_runs(spool):
