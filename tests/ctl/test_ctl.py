@@ -13,8 +13,8 @@ import pytest
 from tests.helpers import free_port, trainer_environment, wait_until
 
 from trainvitals.ctl.command import main
-from trainvitals.ctl.ranks import live
 from trainvitals.orders import path_of
+from trainvitals.steer.ranks import live
 
 TRAINER = Path(__file__).with_name("trainer.py")
 RANKS = 4

@@ -11,12 +11,12 @@ import pytest
 from tests.helpers import wait_until
 
 from trainvitals import orders
-from trainvitals.ctl.giving import Giver, NotDoneError
-from trainvitals.ctl.ranks import Answer
 from trainvitals.orders import Mail, Order
 from trainvitals.probe import knobs
 from trainvitals.probe import orders as module
 from trainvitals.probe.recorder import Recorder
+from trainvitals.steer.giving import Giver, NotDoneError
+from trainvitals.steer.ranks import Answer
 
 
 class Obedient:

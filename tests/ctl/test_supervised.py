@@ -6,9 +6,10 @@ import os
 
 import pytest
 
-from trainvitals.ctl import command, supervised
-from trainvitals.ctl.giving import NotDoneError
-from trainvitals.ctl.ranks import Rank
+from trainvitals.ctl import supervised
+from trainvitals.steer import steering
+from trainvitals.steer.giving import NotDoneError
+from trainvitals.steer.ranks import Rank
 from trainvitals.supervise import wishes
 from trainvitals.supervise.wishes import Wish
 
@@ -37,5 +38,5 @@ def test_a_run_that_saves_for_longer_than_was_waited_is_released_all_the_same(tm
 def test_a_stranger_cannot_join_a_run_to_keep_its_owner_from_it():
     """In a spool that all users share, anybody can write a file with the name of any run."""
     own, other = Rank("a.rank", "test", 0, os.getuid(), 1), Rank("b.rank", "test", 7, os.getuid() + 1, 9000)
-    assert command._own([own, other]) == [own]
-    assert command._own([other]) == [other]
+    assert steering.own([own, other]) == [own]
+    assert steering.own([other]) == [other]

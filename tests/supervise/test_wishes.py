@@ -13,8 +13,8 @@ from tests.supervise.runs import Run
 
 from trainvitals.ctl import clone
 from trainvitals.ctl.command import main as ctl
-from trainvitals.ctl.giving import NotDoneError
-from trainvitals.ctl.ranks import live
+from trainvitals.steer.giving import NotDoneError
+from trainvitals.steer.ranks import live
 from trainvitals.supervise import wishes
 from trainvitals.supervise.state import State
 from trainvitals.supervise.wishes import Wish

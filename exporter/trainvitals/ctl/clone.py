@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainvitals.ctl.giving import NotDoneError
 from trainvitals.probe.knobs import GIVEN
 from trainvitals.probe.orders import PARENT
+from trainvitals.steer.giving import NotDoneError
 from trainvitals.supervise import state
 from trainvitals.supervise.checkpoints import find, newest
 

@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainvitals.ctl.clone import plan
-from trainvitals.ctl.giving import Done, Giver, NotDoneError, whoever
-from trainvitals.ctl.ranks import Rank, live
 from trainvitals.ctl.supervised import Supervised
 from trainvitals.output import printable
 from trainvitals.probe import spool
+from trainvitals.steer.giving import Done, Giver, NotDoneError, whoever
+from trainvitals.steer.ranks import Rank, live
+from trainvitals.steer.steering import check_whole, own
 from trainvitals.supervise import wishes
 from trainvitals.supervise.settings import parse_processes
 from trainvitals.supervise.wishes import Wish
@@ -110,7 +111,7 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     """Give the order; return 0 when it was obeyed, 1 when not, 2 for one that makes no sense."""
     options = _parse(arguments)
     folder = options.dir or spool.folder(environ)
-    ranks = _own(live(folder, options.run))
+    ranks = own(live(folder, options.run))
     supervisor = Supervised(options.run, options.state_dir or wishes.folder_of(options.run, environ))
     try:
         if options.order == "clone":
@@ -123,11 +124,7 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
             raise NotDoneError(_nobody(folder, options.run))
         if options.order == "status":
             return _show_status(ranks, as_json=options.json)
-        whole = max(rank.world_size for rank in ranks)
-        if len(ranks) < whole and not options.part:
-            raise NotDoneError(
-                f"{len(ranks)} of {whole} ranks of {options.run} live here: give the order on all nodes, or --part"
-            )
+        check_whole(ranks, part=options.part)
         with contextlib.closing(Giver(folder, options.run, ranks, patience=options.patience)) as giver:
             if (wish := _wish(options)) is not None:
                 done = supervisor.end(giver, wish)
@@ -138,11 +135,6 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
         return 1
     _show(done, as_json=options.json)
     return 0
-
-
-def _own(ranks: list[Rank]) -> list[Rank]:
-    """Return the ranks of this user, if there are such: in a shared spool, others may use the name of the run."""
-    return [rank for rank in ranks if rank.owner == os.getuid()] or ranks
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

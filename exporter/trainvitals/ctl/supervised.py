@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from trainvitals.ctl.giving import Done, Giver, NotDoneError, whoever
+from trainvitals.steer.giving import Done, Giver, NotDoneError, whoever
 from trainvitals.supervise import state, wishes
 from trainvitals.supervise.wishes import Wish
 

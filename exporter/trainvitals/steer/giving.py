@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainvitals import rankfile
-from trainvitals.ctl.ranks import Answer, Rank
 from trainvitals.orders import Mail, Order, OrderError, path_of
+from trainvitals.steer.ranks import Answer, Rank
 
 #: Until its step, so much time is left to an order; twice as much each time that it was not enough.
 LEAD_SECONDS = 1.0
@@ -33,6 +33,10 @@ class NotDoneError(Exception):
     """An order was not obeyed; the text says why, in one line."""
 
 
+class NoRunError(NotDoneError):
+    """Nobody is there who could obey."""
+
+
 @dataclass(frozen=True)
 class Done:
     """What became of an order: its number, its step, and the answer of each rank."""
@@ -42,7 +46,10 @@ class Done:
 
 
 class Giver:
-    """Gives orders to the ranks of one run on this node.  ``wait`` is called between looks, to let time pass."""
+    """Gives orders to the ranks of one run on this node.  ``wait`` is called between looks, to let time pass.
+
+    ``by`` says who gives them; by default the user of this process.  Raises NotDoneError.
+    """
 
     def __init__(
         self,
@@ -53,10 +60,12 @@ class Giver:
         patience: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
+        by: str | None = None,
     ) -> None:
         if not ranks:
-            raise NotDoneError(f"no rank of {run} lives here")
+            raise NoRunError(f"no rank of {run} lives here")
         self._ranks, self._run, self._patience = ranks, run, patience
+        self._by = whoever() if by is None else by
         self._clock, self._wait = clock, wait
         #: Whether ranks obey what was ordered, or still may: also when nobody waits for it any more.
         self.is_under_way = False
@@ -95,7 +104,7 @@ class Giver:
         try:
             at = self._step(times)
             order = Order(
-                number=0, run=self._run, what=what, at=at, values=values, by=whoever(), time=round(time.time(), 3)
+                number=0, run=self._run, what=what, at=at, values=values, by=self._by, time=round(time.time(), 3)
             )
             order = self._mail.give(order)
         except (OSError, OrderError, rankfile.RankFileError) as error:
