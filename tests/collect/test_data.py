@@ -138,9 +138,9 @@ def test_a_bad_data_file_costs_itself(spool, damage):
 
 
 def test_the_data_file_goes_with_its_rank_file(spool):
-    """The exporter removes both after an hour."""
+    """And with the file of its events and that of its orders: the exporter removes all after an hour."""
     assert run_trainer(NAN, spool).returncode == 0
-    assert len(os.listdir(spool)) == 3
+    assert len(os.listdir(spool)) == 4
     node = Node(spool)
     node.scrape()
     node.ahead = 3601.0

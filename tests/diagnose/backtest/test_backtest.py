@@ -81,7 +81,7 @@ def test_says_what_was_said_and_when(tmp_path, capsys):
 
 def test_rules_are_compared_with_the_defaults(tmp_path, capsys):
     """Rules that ask for more miss what the defaults find; the defaults stand beside them."""
-    log(tmp_path / "one.csv", spike(1_000, 0.25))
+    log(tmp_path / "one.csv", spike(1_000, 0.6))
     file = rules(tmp_path, "  loss_spike: {level_errors: 60, outlier_sigmas: 40}\n")
 
     found = document(capsys, file, tmp_path / "one.csv")
