@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainvitals.devices import pci
-from trainvitals.devices.amd import cards
+from trainvitals.devices.amd import cards, kfd
 from trainvitals.devices.amd.asked import Asked
 from trainvitals.devices.amd.cards import Attributes, Card
 from trainvitals.devices.amd.signals import SIGNALS
 from trainvitals.devices.base import NoLibraryError, SourceDownError
 from trainvitals.devices.plausible import IMPLAUSIBLE, Values
-from trainvitals.devices.tiers import Tier
+from trainvitals.devices.tiers import SECONDS, Tier
 from trainvitals.devices.tools import Run
 from trainvitals.devices.vendors import matches
-from trainvitals.telemetry import DeviceSample, Fault
+from trainvitals.telemetry import DeviceProcess, DeviceSample, Fault
 
 #: Families that only a living card tells: memory is counted by the driver.
 _LIVE = ("utilization_ratio", "memory_activity_ratio", "temperature_celsius", "power_watts", "clock_hertz")
@@ -40,6 +40,8 @@ class Amd:
         self._asked = Asked(run, clock)
         self._cards: dict[str, Card] = {}
         self._driver_version = ""
+        self._processes: dict[str, tuple[DeviceProcess, ...]] | None = None
+        self._processes_due = float("-inf")
 
     def open(self) -> None:
         """Look for the driver.  Raises NoLibraryError without a card, SourceDownError when nobody drives the cards."""
@@ -63,6 +65,9 @@ class Amd:
             for address, card in found.items()
         }
         self._asked.ask(frozenset(found))
+        if self._clock() >= self._processes_due:
+            self._processes = kfd.processes(f"{self._root}/class/kfd/kfd")
+            self._processes_due = self._clock() + SECONDS[Tier.MEDIUM]
         return range(len(self._cards))
 
     def read(self, index: int) -> DeviceSample:
@@ -85,6 +90,9 @@ class Amd:
             down = sample.down(reason)
             down.failed = sample.failed
             return down
+        if self._processes is not None and card.address in self._processes:
+            sample.processes = self._processes[card.address]
+            sample.set("processes", float(len(sample.processes)))
         families = {family for family, *_ in sample.values}
         for key, value in told.values.items():
             # What is mixed of two sources of different age is of neither.
