@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 #: `TRAINVITALS_<SECTION>_<KEY>` sets a key; these variables belong to the probe and are no settings of ours.
 _PREFIX = "TRAINVITALS_"
@@ -213,6 +213,40 @@ class JournalSettings(Section):
     size: Annotated[Bytes, Field(ge=1_000_000)] = 1 << 28
 
 
+class PolicySettings(Section):
+    """An order that the exporter gives by itself, when a signal has been on for so long, and not as information."""
+
+    signal: str
+    order: Literal["stop", "pause", "checkpoint"]
+    #: Whether the training saves itself before it stops.
+    checkpoint: bool = False
+    after: Annotated[Seconds, Field(ge=0, le=30 * 86400.0)] = 600.0
+
+    @model_validator(mode="after")
+    def _together(self) -> PolicySettings:
+        if self.checkpoint and self.order != "stop":
+            raise ValueError("checkpoint: true with the order stop only")
+        return self
+
+
+def _policies(value: object) -> object:
+    """Take YAML as a text as well as a list."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ValueError('a list such as "[{signal: stop_loss, order: stop}]"') from None
+
+
+class OrdersSettings(Section):
+    """Orders to runs that the exporter takes from elsewhere, or gives by itself.  Off by default."""
+
+    #: The file with the token of whoever may give orders.  Empty: nobody may.
+    token_file: str = ""
+    policies: Annotated[list[PolicySettings], BeforeValidator(_policies)] = []
+
+
 class DetectorsSettings(Section):
     """What the detectors go by: signals with their settings, as :mod:`trainvitals.detect.rules` reads them."""
 
@@ -232,6 +266,7 @@ class Settings(Section):
     sources: SourcesSettings = SourcesSettings()
     kernel: KernelSettings = KernelSettings()
     journal: JournalSettings = JournalSettings()
+    orders: OrdersSettings = OrdersSettings()
     detectors: DetectorsSettings = DetectorsSettings()
 
 
@@ -299,8 +334,8 @@ def _expectation(error: Any) -> str:
         section, *inner = error["loc"]
         known = Settings.model_fields.get(str(section))
         keys = known.annotation.model_fields if known and inner else Settings.model_fields  # type: ignore[union-attr]
-        if section == "sources" and len(inner) > 1:
-            keys = LogSettings.model_fields
+        if len(inner) > 1:
+            keys = (LogSettings if section == "sources" else PolicySettings).model_fields
         return f"unknown key, expected one of {', '.join(keys)}"
     message = (
         error["msg"]

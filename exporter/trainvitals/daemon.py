@@ -28,6 +28,7 @@ from trainvitals.collect.kernel import KernelCollector
 from trainvitals.collect.logs import LogsCollector
 from trainvitals.collect.network import NetworkCollector
 from trainvitals.collect.overview import Overview
+from trainvitals.collect.policies import Policies
 from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runner import Runner
@@ -42,10 +43,14 @@ from trainvitals.folders import state_folder
 from trainvitals.host.kmsg import KernelLog
 from trainvitals.journal import Journal, JournalError, journal_path
 from trainvitals.serve.app import make_app
+from trainvitals.serve.orders import Orders
 from trainvitals.serve.page import Page
 from trainvitals.serve.reload import WebConfigFile
 from trainvitals.serve.server import Server
 from trainvitals.serve.snapshot import SnapshotStore
+from trainvitals.steer import token
+from trainvitals.steer.steering import Steering
+from trainvitals.steer.token import TokenError
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +79,17 @@ class Exporter:
         kernel = KernelCollector(KernelLog(settings.kernel.path), faults)
         node = NodeWatch(devices.latest_devices, faults.seen, lambda: kernel.seen)
         self._scribe = _scribe(settings, node, clock) if remembers_logs else None
+        self._steering = Steering(settings.spool.folders)
+        self._policies = Policies(settings.orders.policies, self._steering) if settings.orders.policies else None
+        self._orders = _orders(settings.orders.token_file, self._steering)
         ranks = RanksCollector(
-            self._spool, self.runs, clock, self.logs.poll, overview=self._overview, scribe=self._scribe
+            self._spool,
+            self.runs,
+            clock,
+            self.logs.poll,
+            overview=self._overview,
+            scribe=self._scribe,
+            policies=self._policies,
         )
         collectors: list[Collector] = [
             ranks,
@@ -100,7 +114,9 @@ class Exporter:
         web_config = None if settings.web.config_file is None else WebConfigFile(settings.web.config_file)
         self._page = Page(settings.collect.interval, _advice)
         self._server = Server(
-            make_app(self._store, self._page), listen_address=settings.web.listen_address, web_config=web_config
+            make_app(self._store, self._page, self._orders),
+            listen_address=settings.web.listen_address,
+            web_config=web_config,
         )
         self._runner = Runner(enabled, timeout=settings.collect.timeout, limit=settings.collect.series_limit)
         self._info: dict[str, tuple[object, ...]] = {"trainvitals_build_info": (__version__, platform.python_version())}
@@ -143,6 +159,10 @@ class Exporter:
         self._stopping.set()
 
     def _close(self) -> None:
+        self._steering.close()
+        for part in (self._orders, self._policies):
+            if part is not None:
+                part.close()
         self._server.stop()
         self._runner.stop()
         self.runs.keep(now=True)
@@ -163,6 +183,18 @@ def _scribe(settings: Settings, node: NodeWatch, clock: Callable[[], float]) -> 
         log.warning("no journal: %s", error)
         return None
     return Scribe(journal, node, keep=settings.journal.keep, size=settings.journal.size, clock=clock)
+
+
+def _orders(token_file: str, steering: Steering) -> Orders | None:
+    """Return who takes orders from elsewhere, or None where nobody is to.  Raises ConfigError."""
+    if not token_file:
+        return None
+    try:
+        token.read(token_file)
+    except TokenError as error:
+        raise ConfigError(f"orders.token_file: {error}") from None
+    log.info("orders to runs are taken from whoever shows the token in %s", token_file)
+    return Orders(steering, token_file)
 
 
 def _advice() -> dict[str, object]:

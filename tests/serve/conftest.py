@@ -51,9 +51,9 @@ def serve(store):
     """A function that starts a server and returns its URL; all servers stop at the end."""
     servers = []
 
-    def start(*, store=store, address="127.0.0.1:0", config=None, page=None, **limits):
+    def start(*, store=store, address="127.0.0.1:0", config=None, page=None, orders=None, **limits):
         file = WebConfigFile(str(config)) if config else None
-        server = Server(make_app(store, page), listen_address=address, web_config=file, **limits)
+        server = Server(make_app(store, page, orders), listen_address=address, web_config=file, **limits)
         servers.append(server)
         return server.start()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainvitals.collect.base import Collector, Sink
 from trainvitals.collect.overview import Overview
+from trainvitals.collect.policies import Policies
 from trainvitals.collect.rank import Rank
 from trainvitals.collect.runs import Finding, Runs
 from trainvitals.collect.scribe import Scribe
@@ -48,8 +49,8 @@ class LiveRank:
 class RanksCollector(Collector):
     """Shows the runs of this node.
 
-    ``clock`` gives wall time, ``logs`` what is new in the logs that are followed; ``overview`` and
-    ``scribe`` get what was found.
+    ``clock`` gives wall time, ``logs`` what is new in the logs that are followed; ``overview``, ``scribe`` and
+    ``policies`` get what was found.
     """
 
     name = "ranks"
@@ -63,6 +64,7 @@ class RanksCollector(Collector):
         *,
         overview: Overview | None = None,
         scribe: Scribe | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self._spool = spool
         self._logs = logs
@@ -70,6 +72,7 @@ class RanksCollector(Collector):
         self._clock = clock
         self._overview = overview
         self._scribe = scribe
+        self._policies = policies
         self._complained: set[tuple[str, type[Exception]]] = set()
         #: The ranks that lived at the last poll; replaced as a whole, so that any thread may take it.
         self.live: tuple[LiveRank, ...] = ()
@@ -117,6 +120,8 @@ class RanksCollector(Collector):
             self._hand_on("page", lambda: overview.observe(by_run, findings, now))
         if scribe is not None:
             self._hand_on("journal", lambda: scribe.observe(sources, self._runs, by_run, findings, now))
+        if (policies := self._policies) is not None:
+            self._hand_on("policies", lambda: policies.observe(by_run, findings, now))
 
     def _hand_on(self, name: str, give: Callable[[], None]) -> None:
         try:

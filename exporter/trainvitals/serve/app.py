@@ -1,6 +1,6 @@
-"""The application: /metrics, /-/healthy, /-/ready, the page and its JSON.
+"""The application: /metrics, /-/healthy, /-/ready, the page and its JSON; orders, where they are switched on.
 
-Handlers send bytes that are ready; none of them waits for a collector.
+Handlers send bytes that are ready; none of them waits for a collector.  An order waits for the ranks, in a thread.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from trainvitals.serve.orders import Orders
 from trainvitals.serve.page import HEADERS, Answer, Page, static_files
 from trainvitals.serve.snapshot import CONTENT_TYPE, SnapshotStore
+from trainvitals.steer.steering import PATH
 
 _NOT_YET = "The first snapshot is not there yet.\n"
 
 
-def make_app(store: SnapshotStore, page: Page | None = None) -> Starlette:
-    """Return the application that serves ``store`` and ``page``."""
+def make_app(store: SnapshotStore, page: Page | None = None, orders: Orders | None = None) -> Starlette:
+    """Return the application that serves ``store`` and ``page``, and takes ``orders`` where there are to be any."""
     shown = page or Page()
     files = static_files()
 
@@ -56,6 +58,7 @@ def make_app(store: SnapshotStore, page: Page | None = None) -> Starlette:
             *(Route(f"/{path}", file) for path in files),
             Route("/api/v1/overview", overview),
             Route("/api/v1/advice", advice),
+            *([Route(PATH, orders.answer, methods=["POST"])] if orders is not None else ()),
             Route("/metrics", metrics),
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),

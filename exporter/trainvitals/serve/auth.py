@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainvitals.serve.reload import WebConfigFile
+from trainvitals.steer.steering import PATH
 
 #: Right passwords remembered, and checks that may wait for the thread.
 REMEMBERED = 128
@@ -89,7 +90,10 @@ def _matches(password: bytes, hashed: str) -> bool:
 
 
 class Guard:
-    """Wraps an application: asks for a password when there are users, and adds the configured headers."""
+    """Wraps an application: asks for a password when there are users, and adds the configured headers.
+
+    Orders have a token of their own, which comes in the same header.
+    """
 
     def __init__(self, app: ASGIApp, file: WebConfigFile) -> None:
         self._app = app
@@ -103,7 +107,7 @@ class Guard:
             return
         config = self._file.current
         answer = self._app
-        if config.basic_auth_users:
+        if config.basic_auth_users and scope["path"] != PATH:
             answer = await self._refusal(config.basic_auth_users, Headers(scope=scope)) or answer
 
         async def send_with_headers(message: Message) -> None:

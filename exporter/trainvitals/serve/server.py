@@ -206,6 +206,8 @@ class _Connection(H11Protocol):
         super().__init__(**arguments)
         self._uvicorn = server
         self._deadline: asyncio.TimerHandle | None = None
+        #: For handlers that must wait, in the scope of their request.
+        self.app_state["more_time"] = self._give
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock."""
