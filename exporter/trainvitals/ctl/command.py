@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainvitals.ctl.clone import plan
+from trainvitals.ctl.remote import Node
 from trainvitals.ctl.supervised import Supervised
 from trainvitals.output import printable
 from trainvitals.probe import spool
 from trainvitals.steer.giving import Done, Giver, NotDoneError, whoever
 from trainvitals.steer.ranks import Rank, live
-from trainvitals.steer.steering import check_whole, own
+from trainvitals.steer.steering import WHAT, check_whole, own
 from trainvitals.supervise import wishes
 from trainvitals.supervise.settings import parse_processes
 from trainvitals.supervise.wishes import Wish
@@ -45,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
         "--part", action="store_true", help="also where only a part of the ranks lives here: the others go on as before"
     )
     described.add_argument("--state-dir", metavar="FOLDER", help="that of the run's supervisor, if it was given one")
+    described.add_argument("--node", metavar="URL", help="give it through the exporter there: https://host:20910")
+    described.add_argument("--token-file", metavar="FILE", help="with --node: the token that this exporter wants")
+    described.add_argument("--ca-file", metavar="FILE", help="with --node: who signed the exporter's certificate")
     described.add_argument("--json", action="store_true", help="print JSON")
     described.add_argument("run", metavar="RUN", help="name of the run")
     orders = described.add_subparsers(dest="order", required=True, metavar="ORDER")
@@ -110,6 +114,8 @@ def _value(text: str) -> Any:
 def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     """Give the order; return 0 when it was obeyed, 1 when not, 2 for one that makes no sense."""
     options = _parse(arguments)
+    if options.node is not None:
+        return _give_elsewhere(options)
     folder = options.dir or spool.folder(environ)
     ranks = own(live(folder, options.run))
     supervisor = Supervised(options.run, options.state_dir or wishes.folder_of(options.run, environ))
@@ -137,6 +143,17 @@ def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     return 0
 
 
+def _give_elsewhere(options: argparse.Namespace) -> int:
+    try:
+        node = Node(options.node, options.token_file, options.ca_file)
+        done = node.give(options.run, options.order, _values(options), part=options.part)
+    except NotDoneError as error:
+        print(f"trainvitals ctl: {printable(str(error))}", file=sys.stderr)
+        return 1
+    _show(done, as_json=options.json)
+    return 0
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse; settings may stand before and behind options, which argparse alone does not allow."""
     described = parser()
@@ -145,7 +162,19 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.values = [*options.values, *map(_assignment, rest)]
     elif rest:
         described.error(f"unrecognized arguments: {' '.join(rest)}")
+    _check_node(described, options)
     return options
+
+
+def _check_node(described: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with status 2 for options that do not go with an order to another machine, or with one to this one."""
+    if options.node is None:
+        if options.token_file or options.ca_file:
+            described.error("--token-file and --ca-file need --node")
+    elif not options.token_file:
+        described.error("--node needs --token-file")
+    elif options.order not in WHAT or getattr(options, "release", False):
+        described.error(f"only on the machine of the run; through an exporter: {', '.join(WHAT)}")
 
 
 def _values(options: argparse.Namespace) -> dict[str, Any]:
