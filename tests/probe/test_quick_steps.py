@@ -85,6 +85,19 @@ def test_a_loop_is_quick_from_its_second_step_on(tmp_path: Path) -> None:
     recorder.finish("ok")
 
 
+def test_the_step_behind_the_last_number_there_is_drops_nothing(tmp_path: Path) -> None:
+    """A step without a number is the one before plus one, and stays at the largest of 64 bits."""
+    for kind in (("loss",), ("loss", *"abcdefgh")):
+        recorder = _recorder(tmp_path / f"spool-{len(kind)}")
+        values = dict.fromkeys(kind, 1.0)
+        recorder.step(1, values)
+        recorder.step(2**63 - 1, values)
+        recorder.step(None, values)
+        state = recorder.writer.state
+        assert (state.step, state.count, state.dropped) == (2**63 - 1, 3, 0)
+        recorder.finish("ok")
+
+
 def test_a_set_with_one_name_exchanged_is_not_taken_for_the_set_before(tmp_path: Path) -> None:
     """As many names as before, but another instead of the tokens: nothing is lost."""
     recorder = _recorder(tmp_path / "spool")

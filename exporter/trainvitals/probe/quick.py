@@ -101,7 +101,8 @@ class QuickStep:
         """Return the quickest way for so many names."""
         return self._wide() if len(self._fields) >= rankfile.WIDE else self._take
 
-    def _take(self, number: int | None, values: Mapping[str, Any]) -> None:
+    def _take(self, given: int | None, values: Mapping[str, Any]) -> None:
+        number = given
         try:
             state = self._state
             if number.__class__ is not int:
@@ -133,7 +134,8 @@ class QuickStep:
                     return
         except Exception:  # noqa: S110  Another name, a value that is no number: the slow way sorts it out.
             pass
-        self._learn(number, values)
+        # A number that was looked at is not looked at again; "one more" may have been too much.
+        self._learn(None if given is None else number, values)
 
     def _plain(self, value: Any) -> Any:
         """Return a number; raise for what only a closer look can tell.
@@ -175,7 +177,8 @@ class QuickStep:
         learn, plain, end, whole, phases = self._learn, self._plain, self._end, self._number, self._phases
         is_tracked, only_numbers, monotonic = _tracking(), NUMBERS.issuperset, time.monotonic
 
-        def step(number: int | None, values: Mapping[str, Any]) -> None:
+        def step(given: int | None, values: Mapping[str, Any]) -> None:
+            number = given
             try:
                 if number.__class__ is not int:
                     number = state.step + 1 if number is None else whole(number)
@@ -195,7 +198,7 @@ class QuickStep:
                         return
             except Exception:  # noqa: S110  As above.
                 pass
-            learn(number, values)
+            learn(None if given is None else number, values)
 
         return step
 
