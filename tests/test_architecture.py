@@ -54,7 +54,24 @@ def test_a_trainer_imports_nothing_but_the_standard_library():
 
 @pytest.mark.parametrize(
     "name",
-    ["step", "log", "phase", "evaluate", "checkpoint", "event", "finish", "init", "auto", "data", "guarded", "resume_path"],
+    [
+        "step",
+        "log",
+        "phase",
+        "evaluate",
+        "checkpoint",
+        "event",
+        "finish",
+        "init",
+        "auto",
+        "data",
+        "guarded",
+        "resume_path",
+        "checkpoints",
+        "knob",
+        "on_checkpoint",
+        "should_stop",
+    ],
 )
 def test_every_call_of_the_probe_is_documented(name):
     """docs/probe.md has a row for each public call."""

@@ -133,7 +133,7 @@ FAMILIES: tuple[Family, ...] = (
             "device_ecc_errors_total",
             "counter",
             (
-                "Memory errors since the driver was loaded: corrected, uncorrected, or on some devices deferred: found, "
+                "Memory errors since the driver was loaded: corrected, uncorrected, or on some devices deferred: found "
                 "and in no result yet."
             ),
             "severity",
