@@ -33,6 +33,7 @@ from trainvitals.collect.processes import ProcessesCollector
 from trainvitals.collect.ranks import RanksCollector
 from trainvitals.collect.runner import Runner
 from trainvitals.collect.runs import Runs
+from trainvitals.collect.same_minute import SameMinute
 from trainvitals.collect.scribe import Scribe
 from trainvitals.collect.scribe_node import NodeWatch
 from trainvitals.collect.spool import Spool
@@ -73,10 +74,11 @@ class Exporter:
         keeper = Keeper(folder and os.path.join(folder, "judgement.state"), logs=self.logs, clock=clock)
         # The two tellings of a fault are as far apart as two rounds, and some seconds.
         faults = FaultLog(window=settings.collect.interval + 5.0)
-        self.runs = Runs(_rules(settings).build, keeper, faults.near)
         devices = DevicesCollector.from_settings(settings.devices, faults, clock)
         self._overview = Overview(devices.latest_devices, faults.seen)
         kernel = KernelCollector(KernelLog(settings.kernel.path), faults)
+        near = SameMinute(faults, devices.latest_devices, lambda: kernel.seen)
+        self.runs = Runs(_rules(settings).build, keeper, near)
         node = NodeWatch(devices.latest_devices, faults.seen, lambda: kernel.seen)
         self._scribe = _scribe(settings, node, clock) if remembers_logs else None
         self._steering = Steering(settings.spool.folders)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.collect.test_keeper import LOSSES, Node, Trainer, lines
 
 from trainvitals import detect
 from trainvitals.collect.faults import FaultLog
 from trainvitals.collect.runs import Runs
-from trainvitals.telemetry import Fault
+from trainvitals.collect.same_minute import SameMinute
+from trainvitals.telemetry import DeviceSample, Fault
 
 GPU = "GPU-1"
 
@@ -86,6 +89,33 @@ def test_a_fault_that_is_told_a_little_later_is_named(tmp_path):
         before = evidence(node)
     faults.add(Fault("driver", "0000:05:00.0", 48, last_step(node)))
     assert evidence(node) == before
+
+
+def test_a_finding_names_a_device_that_stopped_to_answer_and_what_the_kernel_said(tmp_path):
+    """In the same minute; other devices, notices, and what was at another time, are none of it."""
+    node = Node(tmp_path)
+    devices, kernel = [], []
+    node.runs = Runs(detect.build, node.keeper, SameMinute(FaultLog(), lambda: devices, lambda: kernel))
+    node.ranks._runs = node.runs
+    Trainer(node, device_uuid=GPU).steps([*LOSSES[:50], float("nan")])
+    node.scrape()
+    moment = last_step(node)
+    for index, uuid, since in ((3, GPU, moment - 20.0), (4, "GPU-2", moment), (5, GPU, moment - 90.0)):
+        lost = DeviceSample(index=index, uuid=uuid, vendor="nvidia", up=False, reason="lost")
+        devices.append(replace(lost, down_since=since))
+    kernel += [("oom_kill", "python", moment + 10.0), ("hung_task", "", moment - 100.0), ("link_up", "eth0", moment)]
+
+    assert evidence(node).endswith("in the same minute: device 3 stopped to answer (lost); kernel: oom kill (python)")
+
+
+def test_a_rank_whose_device_nobody_knows_may_have_any(tmp_path):
+    """As a training without a device of its own, or an older probe."""
+    del tmp_path
+    lost = DeviceSample(index=3, uuid=GPU, vendor="nvidia", up=False, reason="hung", down_since=1000.0)
+    near = SameMinute(FaultLog(), lambda: [lost], tuple)
+    assert near(1030.0, "", "") == ["device 3 stopped to answer (hung)"]
+    assert near(1030.0, "GPU-9", "") == []
+    assert near(1090.0, "", "") == []
 
 
 def test_a_finding_names_errors_of_the_log(tmp_path):
