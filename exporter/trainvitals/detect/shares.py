@@ -19,7 +19,7 @@ PIECE_SECONDS = 20.0
 #: Kind of the event that carries the seconds of a rank in each phase, as they are at a poll (fields: phase, seconds).
 PHASES = "phases"
 #: Phases that are no training: what goes on in them is waited for by nobody's steps.
-NO_TRAINING = frozenset({"other", "init", "checkpoint", "evaluation"})
+NO_TRAINING = frozenset({"other", "init", "checkpoint", "evaluation", "paused"})
 
 
 class _Place(NamedTuple):
