@@ -233,7 +233,7 @@ def test_an_exporter_follows_its_sources_over_a_restart(tmp_path):
         exporter.until(lambda text: 'trainvitals_step{rank="0",run="llama"} 20.0' in text)
         with log.open("a") as file:
             file.write(lines(21, 23, "nan"))
-        before = exporter.until(lambda text: 'run="llama",signal="loss_nonfinite"} 1.0' in text)
+        before = exporter.until(lambda text: 'run="llama",severity="critical",signal="loss_nonfinite"} 1.0' in text)
     finally:
         assert 0 == exporter.stop()
     assert 'trainvitals_step{rank="0",run="llama"} 23.0' in before

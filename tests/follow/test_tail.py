@@ -325,3 +325,26 @@ def test_a_copy_whose_original_is_not_emptied_yet_comes_once(log):
     read(tail)
     append(log, "seven\n")
     assert read(tail).removeprefix("|") == "seven\n"
+
+
+def test_parts_of_a_log_that_begin_and_end_alike_are_told_apart_after_a_restart(tmp_path):
+    """A table of one width, rotated at the same length: the part before is no copy of the one that was read."""
+    log = tmp_path / "train.log"
+    head, end = "epoch loss\n" * 8, "100%|#####| 8/8\n" * 8
+    parts = [f"{head}{number:08d}\n{end}" for number in range(3)]
+    log.write_text(parts[0])
+    tail = Tail(str(log))
+    assert read(tail) == parts[0]
+    shutil.copy(log, tmp_path / "train.log.1")
+    os.truncate(log, 0)
+    assert read(tail) == "|"
+    append(log, parts[1])
+    assert read(tail) == parts[1]
+    position = tail.position()
+    tail.close()
+    shutil.copy(log, tmp_path / "train.log.2")
+    os.truncate(log, 0)
+    again = Tail(str(log), position)
+    assert read(again) == "|"
+    append(log, parts[2])
+    assert read(again) == parts[2]

@@ -26,12 +26,23 @@ def find(path: str, gone: Position, *, copy: bool) -> Opened | None:
     def choose(times: _Times) -> Iterable[str]:
         if not copy or gone.left is None:
             return times
-        # It was copied later than what was read before it.  Of two that begin like it, it is the older one.
+        # It was copied later than what was read before it, or in the same tick of the clock.  Of two that begin like
+        # it, it is the older one.
         since = gone.left.changed_ns
-        return [name for name, changed in reversed(times.items()) if changed >= since]
+        rows = [(name, changed) for name, changed in reversed(times.items()) if changed >= since]
+        return [name for name, _ in sorted(rows, key=lambda row: row[1] == since)]
 
     def is_it(file: Opened) -> bool:
-        return file.copies(gone) if copy else file.is_at(gone)
+        if not copy:
+            return file.is_at(gone)
+        left = gone.left
+        # Logs whose parts are of one size may begin and end alike: what was read before it is none of its copies.
+        is_left = left is not None and (file.device, file.inode, file.changed_ns) == (
+            left.device,
+            left.inode,
+            left.changed_ns,
+        )
+        return not is_left and file.copies(gone)
 
     if not gone.offset and copy:
         return None

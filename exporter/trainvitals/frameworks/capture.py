@@ -84,6 +84,7 @@ class Capture:
         if source is Source.OPTIMIZER and not self._own_steps and probe.recorder() is not self._begun:
             early, self._early = self._early, (number, values or {})
             if early is None:
+                probe.end_init()
                 return True
             probe.step(*early)
             self._own_steps += 1

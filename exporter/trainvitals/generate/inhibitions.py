@@ -79,12 +79,6 @@ INHIBITIONS: tuple[Inhibition, ...] = (
         why="The others wait for a rank that has ended.",
     ),
     Inhibition(
-        causes=("RankFailed",),
-        effects=("RankDied",),
-        equal=_RUN,
-        why="When one rank fails, the launcher kills the others.",
-    ),
-    Inhibition(
         causes=("CollectiveStalled",),
         effects=("StepStalled",),
         equal=_RUN,

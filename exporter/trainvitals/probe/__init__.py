@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from _thread import get_ident  # Not threading: a trainer that has none needs none.
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -342,6 +343,11 @@ def on_event(after: Callable[[], None]) -> None:
 def current_phase() -> str | None:
     """Return the phase that this process is in, or None when it is not recorded."""
     return None if _recorder is None else PHASES[_recorder.phases.current]
+
+
+def end_init() -> None:
+    """Say that the start is over: a first step was made, though nobody has reported it yet."""
+    _call(lambda recorder: recorder.phases.end_init(time.monotonic()))
 
 
 def steps_recorded() -> int:

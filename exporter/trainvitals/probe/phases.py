@@ -124,7 +124,7 @@ class Phases:
         if self._state.phase == _INIT:
             self._enter(_TRAIN, now)
         module = split.device_module(sys.modules.get("torch"))
-        if module is not None or split.exposed_communication is not None:
+        if self._shares is None and (module is not None or split.exposed_communication is not None):
             spans = None if module is None else split.Spans(module)
             self._shares = split.Split(self._state, spans)
 
