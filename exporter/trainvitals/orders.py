@@ -23,7 +23,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -55,6 +55,11 @@ class Order:
     values: dict[str, Any] = field(default_factory=dict)
     by: str = ""
     time: float = 0.0
+
+
+def in_words(what: str, values: Mapping[str, Any]) -> str:
+    """Write what is ordered as people type it: ``set lr=0.0001``."""
+    return " ".join([what, *(f"{name}={value}" for name, value in values.items())])
 
 
 def path_of(folder: str, run: str) -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from trainvitals import orders
 from trainvitals.collect.log_errors import KIND as LOG_ERROR
 from trainvitals.collect.source import Source
 from trainvitals.journal import Entry
@@ -91,8 +92,7 @@ def _checkpoint(fields: Mapping[str, Any]) -> str:
 
 def _order(fields: Mapping[str, Any]) -> str:
     values = fields.get("values")
-    rows = values.items() if isinstance(values, dict) else ()
-    words = " ".join([str(fields.get("what") or "order"), *(f"{name}={value}" for name, value in rows)])
+    words = orders.in_words(str(fields.get("what") or "order"), values if isinstance(values, dict) else {})
     text = f": {fields['text']}" if fields.get("text") else ""
     return f"{words}, {fields.get('state')}{text} (by {fields.get('by') or 'nobody known'})"
 

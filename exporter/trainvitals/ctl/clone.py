@@ -42,8 +42,8 @@ def plan(run: str, name: str, folder: str, values: Mapping[str, Any], before: in
     if os.path.isdir(own) and os.listdir(own):
         raise NotDoneError(f"{own} is there already: the clone would save into it")
     command, left = _with_options(known.command, values)
-    command, is_named = _elsewhere(command, known.checkpoints, own)
-    if not is_named and command == list(known.command):
+    command = _elsewhere(command, known.checkpoints, own)
+    if command == known.command:
         raise NotDoneError(f"the command does not name {known.checkpoints}: its clone would save over what {run} saves")
     options = ["--name", name, "--checkpoint-dir", own, "--resume-from", path]
     if known.resume_flag:
@@ -78,12 +78,12 @@ def _with_options(command: Sequence[str], values: Mapping[str, Any]) -> tuple[li
     return changed, left
 
 
-def _elsewhere(command: Sequence[str], old: str, new: str) -> tuple[list[str], bool]:
-    """Return the command with another folder in the place of one, and whether it named that one."""
+def _elsewhere(command: Sequence[str], old: str, new: str) -> list[str]:
+    """Return the command with another folder in the place of one."""
     changed = []
     for word in command:
         head, equals, tail = word.rpartition("=")
         path = os.path.abspath(tail) if tail else ""
         inside = path == old or path.startswith(old + "/")
         changed.append(f"{head}{equals}{new}{path.removeprefix(old)}" if inside else word)
-    return changed, changed != list(command)
+    return changed

@@ -19,13 +19,14 @@ from typing import Any
 from trainvitals.ctl.clone import plan
 from trainvitals.ctl.remote import Node
 from trainvitals.ctl.supervised import Supervised
+from trainvitals.orders import in_words
 from trainvitals.output import printable
 from trainvitals.probe import spool
 from trainvitals.steer.giving import Done, Giver, NotDoneError, whoever
 from trainvitals.steer.ranks import Rank, live
 from trainvitals.steer.steering import WHAT, check_whole, own
 from trainvitals.supervise import wishes
-from trainvitals.supervise.settings import parse_processes
+from trainvitals.supervise.options import count, span
 from trainvitals.supervise.wishes import Wish
 
 #: Words that are values of their own; everything else that is no number is a text.
@@ -60,11 +61,11 @@ def parser() -> argparse.ArgumentParser:
     )
     orders.add_parser("resume", help="let them go on")
     back = orders.add_parser("rollback", help="go on from the newest checkpoint of a step or before (supervised runs)")
-    back.add_argument("step", type=_whole, metavar="STEP")
+    back.add_argument("step", type=count, metavar="STEP")
     clone = orders.add_parser("clone", help="start another run from a checkpoint of this one, with other settings")
     clone.add_argument("name", metavar="NAME")
     clone.add_argument("values", nargs="*", type=_assignment, metavar="NAME=VALUE")
-    clone.add_argument("--before", type=_whole, metavar="STEP", help="from a checkpoint before this step")
+    clone.add_argument("--before", type=count, metavar="STEP", help="from a checkpoint before this step")
     clone.add_argument("--print", action="store_true", dest="only_print", help="print the command, and start nothing")
     scale = orders.add_parser("scale", help="save, and go on with so many processes per node (supervised runs)")
     scale.add_argument("processes", type=_span, metavar="N|MIN:MAX")
@@ -82,17 +83,8 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
-    return int(text)
-
-
 def _span(text: str) -> tuple[int, int]:
-    try:
-        return parse_processes(text if ":" in text else f"{text}:{text}")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return span(text if ":" in text else f"{text}:{text}")
 
 
 def _assignment(text: str) -> tuple[str, Any]:
@@ -114,44 +106,44 @@ def _value(text: str) -> Any:
 def main(arguments: Sequence[str], environ: dict[str, str]) -> int:
     """Give the order; return 0 when it was obeyed, 1 when not, 2 for one that makes no sense."""
     options = _parse(arguments)
-    if options.node is not None:
-        return _give_elsewhere(options)
+    try:
+        done = _give_here(options, environ) if options.node is None else _give_elsewhere(options)
+    except NotDoneError as error:
+        print(f"trainvitals ctl: {printable(str(error))}", file=sys.stderr)
+        return 1
+    if done is not None:
+        _show(done, as_json=options.json)
+    return 0
+
+
+def _give_here(options: argparse.Namespace, environ: dict[str, str]) -> Done | None:
+    """Act on a run of this machine; return what the ranks said, None where it is not they that were asked."""
     folder = options.dir or spool.folder(environ)
     ranks = own(live(folder, options.run))
-    supervisor = Supervised(options.run, options.state_dir or wishes.folder_of(options.run, environ))
-    try:
-        if options.order == "clone":
-            return _clone(options, options.state_dir or wishes.folder_of(options.run, environ), environ)
-        if options.order == "resume" and not ranks and supervisor.is_released:
-            supervisor.resume()
-            print(f"{printable(options.run)}: resume: left for the supervisor")
-            return 0
-        if not ranks:
-            raise NotDoneError(_nobody(folder, options.run))
-        if options.order == "status":
-            return _show_status(ranks, as_json=options.json)
-        check_whole(ranks, part=options.part)
-        with contextlib.closing(Giver(folder, options.run, ranks, patience=options.patience)) as giver:
-            if (wish := _wish(options)) is not None:
-                done = supervisor.end(giver, wish)
-            else:
-                done = giver.give(options.order, _values(options))
-    except NotDoneError as error:
-        print(f"trainvitals ctl: {printable(str(error))}", file=sys.stderr)
-        return 1
-    _show(done, as_json=options.json)
-    return 0
+    state = options.state_dir or wishes.folder_of(options.run, environ)
+    supervisor = Supervised(options.run, state)
+    if options.order == "clone":
+        _clone(options, state, environ)
+        return None
+    if options.order == "resume" and not ranks and supervisor.is_released:
+        supervisor.resume()
+        print(f"{printable(options.run)}: resume: left for the supervisor")
+        return None
+    if not ranks:
+        raise NotDoneError(_nobody(folder, options.run))
+    if options.order == "status":
+        _show_status(ranks, as_json=options.json)
+        return None
+    check_whole(ranks, part=options.part)
+    with contextlib.closing(Giver(folder, options.run, ranks, patience=options.patience)) as giver:
+        if (wish := _wish(options)) is not None:
+            return supervisor.end(giver, wish)
+        return giver.give(options.order, _values(options))
 
 
-def _give_elsewhere(options: argparse.Namespace) -> int:
-    try:
-        node = Node(options.node, options.token_file, options.ca_file)
-        done = node.give(options.run, options.order, _values(options), part=options.part)
-    except NotDoneError as error:
-        print(f"trainvitals ctl: {printable(str(error))}", file=sys.stderr)
-        return 1
-    _show(done, as_json=options.json)
-    return 0
+def _give_elsewhere(options: argparse.Namespace) -> Done:
+    node = Node(options.node, options.token_file, options.ca_file)
+    return node.give(options.run, options.order, _values(options), part=options.part)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -196,7 +188,7 @@ def _wish(options: argparse.Namespace) -> Wish | None:
     return None
 
 
-def _clone(options: argparse.Namespace, folder: str, environ: Mapping[str, str]) -> int:
+def _clone(options: argparse.Namespace, folder: str, environ: Mapping[str, str]) -> None:
     """Become the clone, or print what it would be; return only then."""
     planned = plan(options.run, options.name, folder, dict(options.values), options.before)
     command = [sys.executable, "-m", "trainvitals", *planned.arguments]
@@ -204,7 +196,6 @@ def _clone(options: argparse.Namespace, folder: str, environ: Mapping[str, str])
         sys.stdout.flush()
         os.execve(sys.executable, command, {**environ, **planned.environ})  # noqa: S606
     print(shlex.join([*(f"{name}={value}" for name, value in planned.environ.items()), *command]))
-    return 0
 
 
 def _nobody(folder: str, run: str) -> str:
@@ -213,14 +204,13 @@ def _nobody(folder: str, run: str) -> str:
     return f"no rank of {run} lives in {folder}; {there}"
 
 
-def _show_status(ranks: Sequence[Rank], *, as_json: bool) -> int:
+def _show_status(ranks: Sequence[Rank], *, as_json: bool) -> None:
     rows = [{"rank": rank.rank, "step": rank.step, "phase": rank.phase} for rank in ranks]
     if as_json:
         print(json.dumps({"run": ranks[0].run, "ranks": rows}))
-        return 0
+        return
     for row in rows:
         print(f"rank {row['rank']}: step {row['step']}, {row['phase']}")
-    return 0
 
 
 def _show(done: Done, *, as_json: bool) -> None:
@@ -234,7 +224,7 @@ def _show(done: Done, *, as_json: bool) -> None:
         )
         return
     steps = sorted({said.step for said in done.answers.values()})
-    words = " ".join([order.what, *(f"{name}={value}" for name, value in order.values.items())])
+    words = in_words(order.what, order.values)
     where = ", ".join(map(str, steps))
     print(f"{printable(order.run)}: {printable(words)}: done behind step {where} by {len(done.answers)} ranks")
     for text in sorted({said.text for said in done.answers.values() if said.text}):

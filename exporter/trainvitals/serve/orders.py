@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from trainvitals.orders import in_words
 from trainvitals.output import printable
 from trainvitals.steer import token
 from trainvitals.steer.giving import Done, NoRunError, NotDoneError
@@ -196,8 +197,7 @@ def _line(text: str) -> str:
 def _told(wanted: Wanted | None) -> str:
     if wanted is None:
         return ""
-    values = " ".join(f"{name}={value}" for name, value in wanted.values.items())
-    return _line(f"{wanted.run}: {wanted.what} {values}".rstrip()) + ": "
+    return _line(f"{wanted.run}: {in_words(wanted.what, wanted.values)}") + ": "
 
 
 def _document(done: Done) -> dict[str, Any]:

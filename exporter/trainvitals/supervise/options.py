@@ -23,21 +23,22 @@ def add(described: argparse.ArgumentParser) -> None:
     group = described.add_argument_group(
         "supervision", "with any of these, failures are judged and recorded, and the command is started again"
     )
-    group.add_argument("--max-restarts", type=_count, metavar="N", help="restarts in all; 3 unless given")
+    group.add_argument("--max-restarts", type=count, metavar="N", help="restarts in all; 3 unless given")
     group.add_argument("--checkpoint-dir", metavar="FOLDER", help="where the training saves; resume from the newest")
     group.add_argument("--resume-from", metavar="PATH", help="begin at a checkpoint of another run")
     group.add_argument("--resume-flag", metavar="FLAG", help="added to the command: '--resume {path}'")
     group.add_argument("--hang-after", type=_seconds, metavar="S", help="seconds between two steps that are a hang")
-    group.add_argument("--no-progress", type=_count, metavar="N", help="stop after so many attempts without; 3")
+    group.add_argument("--no-progress", type=count, metavar="N", help="stop after so many attempts without; 3")
     group.add_argument("--back-off", type=_seconds, metavar="S", help="first pause without progress; doubles; 1")
     group.add_argument("--grace", type=_seconds, metavar="S", help="time to save when told to end; 30")
     group.add_argument("--wait", type=_seconds, metavar="S", help="wait so long for space or devices; 3600")
-    group.add_argument("--processes", type=_processes, metavar="MIN:MAX", help="processes per node that will do")
+    group.add_argument("--processes", type=span, metavar="MIN:MAX", help="processes per node that will do")
     group.add_argument("--state-dir", metavar="FOLDER", help="what the supervisor remembers; one for each run")
     group.add_argument("--journal", metavar="FILE", help="where interruptions are recorded; the node's journal")
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Return the whole number of an argument.  Raises ArgumentTypeError."""
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
     return int(text)
@@ -50,7 +51,8 @@ def _seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected seconds, found {text!r}")
 
 
-def _processes(text: str) -> tuple[int, int]:
+def span(text: str) -> tuple[int, int]:
+    """Return the ``MIN:MAX`` of an argument.  Raises ArgumentTypeError."""
     try:
         return parse_processes(text)
     except ValueError as error:
