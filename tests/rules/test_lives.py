@@ -5,13 +5,12 @@ The last three are made from the alert's own firing case, so that a new alert ha
 
 from __future__ import annotations
 
-import json
 from functools import cache
 
 import pytest
 import yaml
 from tests.rules import lives
-from tests.rules.test_rules import NEVER_QUIET, needs_promtool, promtool, rules_about
+from tests.rules.test_rules import NEVER_QUIET, needs_promtool, run_against
 
 from trainvitals.generate.alerts import ALERTS
 
@@ -58,12 +57,8 @@ def test_lives(way, file, tmp_path):
     tests = [{"name": name, **make(chosen()[name], BY_NAME[name])} for name in names]
     pace = yaml.safe_load((lives.HERE / f"{file}.yml").read_text())["evaluation_interval"]
     document = {"evaluation_interval": "15s" if way == "restarted" else pace, "tests": tests}
-    rules = f"{file.split('_')[0]}.yml"
-    document["rule_files"] = [rules]
-    (tmp_path / rules).write_text(rules_about(document, rules))
-    (tmp_path / "cases.yml").write_text(json.dumps(document))
 
-    promtool("test", "rules", "cases.yml", cwd=tmp_path)
+    run_against(tmp_path, document, f"{file.split('_')[0]}.yml")
 
 
 def test_every_alert_has_a_life():

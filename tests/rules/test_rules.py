@@ -70,17 +70,21 @@ def rules_about(document, file):
     return json.dumps(rules)
 
 
+def run_against(folder, document, file):
+    """Run a document of promtool's unit tests against the alerts of one file that it asks for."""
+    document["rule_files"] = [file]
+    (folder / file).write_text(rules_about(document, file))
+    (folder / "cases.yml").write_text(json.dumps(document))
+    promtool("test", "rules", "cases.yml", cwd=folder)
+
+
 @needs_promtool
 @pytest.mark.parametrize("name", CASES)
 def test_cases(name, tmp_path):
     """Every case of the file comes out as written."""
     document = yaml.safe_load((HERE / f"{name}.yml").read_text())
-    file = f"{name.split('_')[0]}.yml"
-    document["rule_files"] = [file]
-    (tmp_path / file).write_text(rules_about(document, file))
-    (tmp_path / "cases.yml").write_text(json.dumps(document))
 
-    promtool("test", "rules", "cases.yml", cwd=tmp_path)
+    run_against(tmp_path, document, f"{name.split('_')[0]}.yml")
 
 
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not():
