@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from tests.held import held, new_since
 from tests.helpers import trainer, trainer_environment, wait_until
 
 from trainvitals import rankfile
@@ -122,13 +123,13 @@ def test_nothing_is_left_behind_where_the_file_cannot_be_made(tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
 
     with pytest.raises(OSError, match="No space"):
         rankfile.Writer(str(tmp_path / "a.rank"), {})
 
     assert os.listdir(tmp_path) == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert new_since(before) == []
 
 
 @pytest.mark.usefixtures("writer")
@@ -498,10 +499,10 @@ def test_a_writer_that_outruns_its_reader_is_never_read_torn(path, spool):
 
 def reason(path, **options):
     """Return why a file cannot be opened; a descriptor must not stay open."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
     with pytest.raises(rankfile.RankFileError) as caught:
         rankfile.Reader(str(path), **options)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert new_since(before) == []
     return caught.value.reason
 
 

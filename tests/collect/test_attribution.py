@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 from tests.helpers import Node, Scrape, trainer
 from tests.host.trees import plant
 
@@ -424,10 +423,10 @@ def test_a_real_rank_is_mapped_to_its_device(spool, tmp_path):
         setting = Setting(tmp_path, devices=[device(0, A, process.pid)])
         setting.ranks = list(node.collector.live)
         assert setting.info("rank_device_info") == {on(0, A, 4, run="mapped")}
-        before = (descriptors(), threading.active_count())
+        before = held()
         for _ in range(50):
             setting.scrape()
-        assert (descriptors(), threading.active_count()) == before
+        assert new_since(before) == []
 
 
 def test_the_settings_name_the_folder():

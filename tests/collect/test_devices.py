@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
-from tests.devices.helpers import children, descriptors, wait_until
+from tests.devices.helpers import wait_until
 from tests.fixtures.nvml.driver import driver, stub, uuid  # noqa: F401  # Two of them are fixtures.
+from tests.held import held, new_since
 
 from trainvitals.collect.base import Collector, NoData, Sink, Tally
 from trainvitals.collect.devices import DevicesCollector
@@ -321,16 +321,16 @@ def test_a_hung_device_costs_nobody_else_anything(collector, driver):  # noqa: F
 
 def test_rounds_leave_nothing_behind(driver):  # noqa: F811
     """Descriptors, threads and processes are the same before and after 50 rounds."""
-    before = (descriptors(), threading.active_count(), children())
+    before = held()
     source = Supervisor("nvidia", interval=0.05, start_child=driver.spawn)
     collector = DevicesCollector([source])
     collector.start()
     wait_until(source.latest)
-    during = (descriptors(), threading.active_count(), children())
+    during = held()
 
     for _ in range(50):
         collector.collect(Sink(Tally(), limit=20_000, collector="devices"))
 
-    assert (descriptors(), threading.active_count(), children()) == during
+    assert new_since(during) == []
     collector.stop()
-    assert (descriptors(), threading.active_count(), children()) == before
+    assert new_since(before) == []

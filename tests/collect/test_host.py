@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 
 from trainvitals.collect.base import Sink, Tally
 from trainvitals.collect.host import HostCollector
@@ -91,9 +90,9 @@ def test_rounds_on_this_machine_leave_nothing_behind():
     """Descriptors and threads are the same before and after 50 rounds."""
     collector = HostCollector(Host())
     collector.collect(Sink(Tally(), limit=20_000, collector="host"))
-    before = (descriptors(), threading.active_count())
+    before = held()
 
     for _ in range(50):
         collector.collect(Sink(Tally(), limit=20_000, collector="host"))
 
-    assert (descriptors(), threading.active_count()) == before
+    assert new_since(before) == []

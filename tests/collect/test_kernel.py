@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 from tests.helpers import Scrape
 
 from trainvitals.collect.base import NoData, Sink, Tally
@@ -253,11 +252,11 @@ def test_a_log_that_cannot_be_read_is_told_once(tmp_path, caplog):
 
 def test_rounds_leave_nothing_behind(make):
     """Descriptors and threads are the same after the collector has stopped."""
-    before = (descriptors(), threading.active_count())
+    before = held()
     node = make("node.kmsg")
 
     for _ in range(200):
         node.scrape()
     node.kernel.stop()
 
-    assert (descriptors(), threading.active_count()) == before
+    assert new_since(before) == []

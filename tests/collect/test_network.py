@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
 from types import SimpleNamespace
 
 import pytest
 from prometheus_client.exposition import generate_latest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 from tests.host.sysfs_tables import Clock, Opener, plant, write
 
 from trainvitals.collect.base import NoData, Sink, Tally
@@ -245,9 +244,9 @@ def test_rounds_leave_nothing_behind(tmp_path):
     plant(tmp_path, "others")
     collector = make(tmp_path)
     collect(collector)
-    before = (descriptors(), threading.active_count())
+    before = held()
 
     for _ in range(50):
         collect(collector)
 
-    assert (descriptors(), threading.active_count()) == before
+    assert new_since(before) == []

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 from tests.helpers import Node, Scrape, trainer, wait_until
 from tests.host.trees import plant
 
@@ -154,10 +153,10 @@ def test_the_process_of_a_rank_is_found_by_its_lock(spool):
             (live,) = node.collector.live
             assert (live.run, live.rank, live.pid, live.device_uuid) == ("forking", 2, process.pid, "")
             found = scrape(made)
-            before = (descriptors(), threading.active_count())
+            before = held()
             for _ in range(50):
                 scrape(made)
-            assert (descriptors(), threading.active_count()) == before
+            assert new_since(before) == []
             process.kill()
             process.wait()
             node.scrape()

@@ -7,12 +7,12 @@ import math
 import os
 import random
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.held import held, new_since
 from tests.helpers import HEALTHY, Node, healthy_series, run_trainer, trainer
 
 from trainvitals import rankfile
@@ -207,10 +207,10 @@ def test_scraping_costs_no_descriptors_and_no_threads(spool):
     node = Node(spool)
     with trainer(HEALTHY, spool):
         node.scrape()
-        before = len(os.listdir("/proc/self/fd")), threading.active_count()
+        before = held()
         for _ in range(50):
             node.scrape()
-        assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+        assert new_since(before) == []
 
 
 # Crowds -------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from pathlib import Path
 
-import psutil
 import pytest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 
 from trainvitals.collect.base import Sink, Tally
 from trainvitals.collect.storage import StorageCollector
@@ -274,16 +272,16 @@ def test_a_part_that_fails_costs_itself(node, file, lost):
 
 def test_rounds_on_this_machine_leave_nothing_behind():
     """Descriptors, threads and processes are the same before, during and after 50 rounds."""
-    before = (descriptors(), threading.active_count(), len(psutil.Process().children()))
+    before = held()
     made = StorageCollector.from_settings(StorageSettings(interval=1.0))
     made.start()
     collect(made)
-    during = (descriptors(), threading.active_count(), len(psutil.Process().children()))
+    during = held()
 
     for _ in range(50):
         found, raised = collect(made)
 
-    assert (raised, during) == (None, (descriptors(), threading.active_count(), len(psutil.Process().children())))
+    assert (raised, new_since(during)) == (None, [])
     made.stop()
-    assert before == (descriptors(), threading.active_count(), len(psutil.Process().children()))
+    assert new_since(before) == []
     assert found["filesystem_size_bytes", "/"] > 0

@@ -10,8 +10,9 @@ import threading
 import time
 
 import pytest
-from tests.devices.helpers import children, descriptors, is_running, wait_until
+from tests.devices.helpers import is_running, wait_until
 from tests.fixtures.nvml.driver import uuid
+from tests.held import held, new_since
 
 from trainvitals.devices.backoff import Backoff
 from trainvitals.devices.pci import Found
@@ -656,7 +657,7 @@ def test_what_takes_all_devices_down_has_a_reason(supervise, driver, rules, reas
 
 def test_the_driver_is_let_go_of_while_a_file_is_there(supervise, driver, tmp_path):
     """While it exists no process of ours holds the driver and the devices are paused; then they are read again."""
-    before = children()
+    before = held()
     file = tmp_path / "pause"
     source = supervise(pause_file=str(file), hung_after=1.0)
     wait_until(lambda: is_up(source))
@@ -664,7 +665,7 @@ def test_the_driver_is_let_go_of_while_a_file_is_there(supervise, driver, tmp_pa
     wait_until(lambda: states(source)[3:4] == [(3, "hung")] and is_up(source))
 
     file.touch()
-    wait_until(lambda: children() == before)
+    wait_until(lambda: new_since(before) == [])
     paused = source.latest()
     assert (paused.up, paused.reason) == (False, "paused")
     assert states(source) == [(index, "paused") for index in range(8)]
@@ -712,7 +713,7 @@ def test_faults_are_handed_on_once(supervise):
 def test_nothing_is_left_behind(driver, rules):
     """Descriptors, threads and processes are the same before and after, whatever the driver does."""
     driver.behave(*rules)
-    before = (descriptors(), threading.active_count(), children())
+    before = held()
 
     for _ in range(3):
         source = Supervisor("nvidia", interval=0.05, hung_after=60.0, start_child=driver.spawn, bus=Nowhere())
@@ -721,7 +722,7 @@ def test_nothing_is_left_behind(driver, rules):
         wait_until(lambda source=source, seen=seen: source.latest() is not None or len(driver.hung()) > seen)
         source.stop()
 
-    assert (descriptors(), threading.active_count(), children()) == before
+    assert new_since(before) == []
 
 
 def test_stop_is_safe_at_any_time(driver):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from tests.doctor.helpers import machine
+from tests.held import held, new_since
 
 from trainvitals.doctor.base import Check, Group, Outcome, ok, problem
 from trainvitals.doctor.run import examine
@@ -134,10 +135,10 @@ def _state(pid):
 def test_nothing_is_left_open(tmp_path):
     """Descriptors and children are as before."""
     examine(group(good), machine(tmp_path))
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
 
     examine(group(good, hanging), machine(tmp_path), deadline=0.5)
 
-    assert before == len(os.listdir("/proc/self/fd"))
+    assert new_since(before) == []
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

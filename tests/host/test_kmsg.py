@@ -9,6 +9,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.held import held, new_since
 
 from trainvitals.host.kmsg import KernelLog, Problem, Record
 
@@ -244,14 +245,14 @@ def test_a_missing_log_is_a_reason_with_a_fix(tmp_path):
 def test_another_device_in_its_place_is_no_log():
     """Containers have /dev/null or their console there; a console would lose what is typed."""
     master, slave = os.openpty()
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
 
     for path in ("/dev/null", os.ttyname(slave)):
         problem = KernelLog(path).check()
         assert problem is not None
         assert problem.reason == "missing"
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert new_since(before) == []
     os.close(master)
     os.close(slave)
 
@@ -316,7 +317,7 @@ def test_closing_leaves_no_descriptor(tmp_path):
     """Nor does the check."""
     path = tmp_path / "kmsg"
     path.write_bytes(b"6,1,1,-;a\n")
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
 
     for _ in range(5):
         log = KernelLog(str(path))
@@ -325,7 +326,7 @@ def test_closing_leaves_no_descriptor(tmp_path):
         log.close()
         log.close()
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert new_since(before) == []
 
 
 @pytest.mark.no_cover

@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.devices.helpers import descriptors, is_running
+from tests.devices.helpers import is_running
+from tests.held import held, new_since
 from tests.helpers import wait_until
 
 from trainvitals.host import mount_worker
@@ -73,14 +73,14 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path):
     """A probe that was started; at its end nothing of it is left."""
-    before = (descriptors(), threading.active_count(), len(psutil.Process().children()))
+    before = held()
     made = Bench(tmp_path)
     made.probe.start()
     yield made
     for path in tmp_path.glob("*.block"):
         path.unlink()
     made.probe.stop()
-    assert before == (descriptors(), threading.active_count(), len(psutil.Process().children()))
+    assert new_since(before) == []
 
 
 def test_healthy_mounts_have_values_at_once(bench):

@@ -9,6 +9,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from tests.held import held, new_since
 
 from trainvitals.host import mount_worker
 from trainvitals.host.mount_worker import measure
@@ -137,7 +138,7 @@ def test_a_failed_write_keeps_the_space(tmp_path):
 @pytest.mark.parametrize("call", ["open", "scandir", "write", "fsync", "pread"])
 def test_an_error_while_reading_or_writing_leaks_nothing(monkeypatch, tmp_path, call):
     """Whichever call fails, descriptors are closed and the file is removed."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
     mount, real = mount_of(tmp_path), getattr(os, call)
 
     def fail(*arguments, **named):
@@ -150,7 +151,7 @@ def test_an_error_while_reading_or_writing_leaks_nothing(monkeypatch, tmp_path, 
     monkeypatch.undo()
 
     assert (trouble, space[0] is not None) == ("ENOSPC", True)
-    assert (len(os.listdir("/proc/self/fd")), os.listdir(tmp_path)) == (before, [])
+    assert (new_since(before), os.listdir(tmp_path)) == ([], [])
 
 
 def test_other_data_than_was_written_is_trouble(monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ import errno
 import os
 
 import pytest
-from tests.devices.helpers import descriptors
+from tests.held import held, new_since
 from tests.host.trees import failing, plant
 
 from trainvitals.host.slurm import Job, JobFolder, Minors
@@ -152,10 +152,10 @@ def test_files_that_are_not_to_be_trusted_cost_themselves(tmp_path):
     (path / "9").mkdir()
     (path / "6").chmod(0o666)
     (path / "10").chmod(0o664)
-    before = descriptors()
+    before = held()
 
     assert [job.job_id for job in made.jobs()] == ["5"]
-    assert descriptors() == before
+    assert new_since(before) == []
 
 
 GROUPS = {

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.held import held, new_since
 
 from trainvitals.journal import Entry, Journal, JournalError, base, schema, write
 from trainvitals.journal import store as stores
@@ -372,13 +373,13 @@ def test_retention_removes_the_oldest_a_little_at_a_time(tmp_path):
 def test_descriptors_do_not_leak(tmp_path):
     """A hundred journals that were closed leave no descriptor open."""
     Journal(str(tmp_path / "journal.db")).close()
-    before = len(os.listdir("/proc/self/fd"))
+    before = held()
     for _ in range(100):
         journal = Journal(str(tmp_path / "journal.db"))
         journal.record("note", "llama")
         journal.close()
 
-    assert before == len(os.listdir("/proc/self/fd"))
+    assert new_since(before) == []
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import threading
 
 import httpx
 import pytest
 from prometheus_client.metrics_core import GaugeMetricFamily
+from tests.held import held, new_since
 
 from trainvitals.config import ConfigError
 from trainvitals.serve.app import make_app
@@ -32,11 +31,6 @@ def ended(connection):
     except ConnectionResetError:
         pass
     return True
-
-
-def held():
-    """Return the numbers of descriptors and threads of this process."""
-    return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
 @pytest.mark.parametrize(
@@ -199,7 +193,7 @@ def test_fifty_scrapes_leave_nothing_behind(serve, client, until):
     for _ in range(50):
         assert client.get(url + "/metrics", headers={"Connection": "close"}).status_code == 200
 
-    until(lambda: held() == before)
+    until(lambda: new_since(before) == [])
 
 
 def test_a_stopped_server_leaves_nothing_behind(store, client, until):
@@ -216,4 +210,4 @@ def test_a_stopped_server_leaves_nothing_behind(store, client, until):
         with pytest.raises(httpx.ConnectError):
             client.get(url + "/metrics")
     client.close()
-    until(lambda: held() == before)
+    until(lambda: new_since(before) == [])

@@ -7,8 +7,9 @@ import shlex
 import pytest
 from tests.devices.ascend.test_reader import without_card
 from tests.devices.ascend.tools import text
-from tests.devices.helpers import children, descriptors, is_running, wait_until
+from tests.devices.helpers import is_running, wait_until
 from tests.doctor.helpers import machine, outcomes
+from tests.held import held, new_since
 
 from trainvitals.collect.base import NoData, Sink, Tally
 from trainvitals.collect.devices import DevicesCollector
@@ -81,7 +82,7 @@ def series(collector):
 def run(node):
     """Return a function that runs the collector of this machine until a condition on its series holds."""
     collectors = []
-    before = children(), descriptors()
+    before = held()
 
     def until(condition, seconds=30.0):
         collector = node.collector()
@@ -93,7 +94,7 @@ def run(node):
     yield until
     for collector in collectors:
         collector.stop()
-    assert (children(), descriptors()) == before
+    assert new_since(before) == []
 
 
 def test_a_machine_with_three_cards(node, run):
