@@ -64,6 +64,12 @@ def of_rank(scrape, name, rank=0, **labels):
     return scrape.get(f"trainvitals_{name}{{{text}}}")
 
 
+def adds_up(seconds, walls):
+    """Tell whether seconds are the wall time within 3 %; begin and end of it are known from inside and from outside."""
+    inside, outside = (float(text) for text in walls.split())
+    return inside * 0.97 <= seconds <= outside * 1.03
+
+
 def shares(scrape, rank=0):
     """Return the share of each phase in the wall time of a rank; together they are that, within 3 %."""
     phases = ("init", "train", "data", "communication", "checkpoint", "evaluation", "other", "device")
@@ -146,6 +152,7 @@ def test_the_split_of_a_run_is_its_wall_time(spool):
     """By the program's own clock, and with what it did: half a second of data, a quarter each of the rest."""
     script = """
         import time
+        before = time.monotonic()
         trainvitals.init()
         begun = time.monotonic()
         class Slow(torch.utils.data.Dataset):
@@ -161,16 +168,17 @@ def test_the_split_of_a_run_is_its_wall_time(spool):
         with torch.no_grad():
             for batch in DataLoader(TensorDataset(torch.ones(10, 4))):
                 time.sleep(0.025)
-        print(time.monotonic() - begun)
+        inside = time.monotonic() - begun
         trainvitals.finish()
+        print(inside, time.monotonic() - before)
     """
-    (wall,), scrape = program(script, spool)
+    (walls,), scrape = program(script, spool)
 
     parts = shares(scrape)
     total = sum(parts.values()) * (
         of_rank(scrape, "heartbeat_timestamp_seconds") - of_rank(scrape, "start_timestamp_seconds")
     )
-    assert total == pytest.approx(float(wall), rel=0.03)
+    assert adds_up(total, walls)
     assert of_rank(scrape, "phase_seconds_total", phase="data") >= 0.5
     assert of_rank(scrape, "phase_seconds_total", phase="evaluation") >= 0.25
     assert of_rank(scrape, "phase_seconds_total", phase="train") >= 0.25
@@ -181,6 +189,7 @@ def test_the_split_adds_up_whatever_a_loop_does(spool, tmp_path):
     """Accumulated batches, an evaluation and a checkpoint midway, nested phases, an exception in one, other threads."""
     script = f"""
         import threading, time
+        before = time.monotonic()
         trainvitals.init()
         begun = time.monotonic()
 
@@ -227,16 +236,17 @@ def test_the_split_adds_up_whatever_a_loop_does(spool, tmp_path):
                     time.sleep(0.05)
         thread.join()
         trainvitals.step(99, loss=1.0)
-        print(time.monotonic() - begun)
+        inside = time.monotonic() - begun
         trainvitals.finish()
+        print(inside, time.monotonic() - before)
     """
-    (wall,), scrape = program(script, spool)
+    (walls,), scrape = program(script, spool)
 
     def seconds(phase):
         return of_rank(scrape, "phase_seconds_total", phase=phase)
 
     known = [seconds(phase) for phase in rankfile.PHASES]
-    assert sum(value for value in known if value is not None) == pytest.approx(float(wall), rel=0.03)
+    assert adds_up(sum(value for value in known if value is not None), walls)
     # What each slept at least; the 0.8 that the thread beside has waited for data are no part of it.
     expected = {"data": 0.205, "evaluation": 0.1, "other": 0.1, "communication": 0.15, "train": 0.3}
     found = {phase: seconds(phase) for phase in expected}
