@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 
 import httpx
@@ -13,6 +14,7 @@ from tests.notify.robots import Robots, alert, body, settings
 from trainvitals.config import ConfigError
 from trainvitals.notify.app import make_app
 from trainvitals.notify.bucket import Bucket
+from trainvitals.notify.channels import dingtalk, feishu, wecom
 from trainvitals.notify.command import build
 from trainvitals.notify.group import parse
 from trainvitals.notify.memory import Memory
@@ -401,3 +403,16 @@ def test_apprise_is_given_text_title_and_level(tmp_path, monkeypatch):
     assert given[1][0] == "[FIRING critical] A device does not answer"
     assert given[1][1] == "failure"
     assert "Drain the node" in given[1][2]
+
+
+def test_every_reason_is_a_series_from_the_start(robots, tmp_path):
+    """A first failure is an increase, also where nobody sends again; and no channel knows a reason without a series."""
+    _, scrape = notify(robots, tmp_path, ("dingtalk", body()))
+    shown = set(re.findall(r'notify_failures_total\{reason="(\w+)",target="dingtalk/dingtalk"\} 0.0', scrape))
+
+    assert shown == {
+        *("address", "content", "down", "keyword", "library", "no_answer", "rate", "refused", "robot", "secret"),
+        *("signature", "throttled", "timeout", "token", "unreachable"),
+    }
+    named = {word for module in (dingtalk, feishu, wecom) for word in module._OURS.values()}
+    assert named <= shown

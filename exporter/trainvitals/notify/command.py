@@ -145,7 +145,7 @@ async def _test(settings: Settings) -> int:
                 )
                 outcome = await alone.deliver(name, sample(datetime.now(timezone.utc)))
                 failed += bool(outcome.kind)
-                print(f"{target.name}: {'sent' if not outcome.kind else outcome.text}")
+                print(outcome.text if outcome.kind else f"{target.name}: sent")
     finally:
         await post.close()
     return NOT_SENT if failed else 0
@@ -160,9 +160,9 @@ def sample(now: datetime) -> Group:
             "summary": "This is a test of Trainvitals' messages",
             "summary_zh": "这是 Trainvitals 的测试消息",
             "description": "rank 3 on node-017: a sentence that says where and since when",
-            "description_zh": "node-017 上的 rank 3:这里会写明位置与起始步数",
+            "description_zh": "node-017 上的 rank 3：这里会写明位置与起始步数",
             "action": "Nothing: somebody ran `trainvitals notify --test`.",
-            "action_zh": "无需处理:有人运行了 `trainvitals notify --test`。",
+            "action_zh": "无需处理：有人运行了 `trainvitals notify --test`。",
         },
         startsAt=now - timedelta(minutes=3),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from trainvitals.notify.bucket import Bucket
-from trainvitals.notify.channels.base import LATER, REFUSED, Answer, Channel, Note, Post
+from trainvitals.notify.channels.base import LATER, REASONS, REFUSED, Answer, Channel, Note, Post
 from trainvitals.notify.group import Group
 from trainvitals.notify.memory import Memory
 from trainvitals.notify.message import Style, notes
@@ -27,7 +27,7 @@ class Target:
     bucket: Bucket
     sent: int = 0
     suppressed: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(REASONS, 0)))
     #: Wall time of the last message that was accepted.
     last: float = 0.0
 

@@ -15,6 +15,15 @@ LATER = "later"
 REFUSED = "refused"
 
 
+#: All reasons that an answer may have.  Each is a series from the start: a counter that begins at 1 has no increase, so
+#: that the alert would miss the one failure of a message that nobody sends again.
+REASONS = (
+    *("address", "content", "keyword", "robot", "signature", "token", "refused"),
+    *("down", "no_answer", "throttled", "rate", "timeout", "unreachable"),
+    *("library", "secret"),
+)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What became of one sending.  ``kind`` is empty when it was accepted; ``reason`` is one word for the counter.
