@@ -7,12 +7,19 @@ from pathlib import Path
 from trainvitals.generate.alerts import rule_files
 from trainvitals.generate.docs import metrics_page
 from trainvitals.generate.messages import mail_template
+from trainvitals.generate.passthrough import passthrough_files
+from trainvitals.generate.passthrough.page import passthrough_page
 from trainvitals.generate.runbooks import runbooks
 from trainvitals.generate.threshold_file import template
 from trainvitals.generate.thresholds import Thresholds
 
 #: Folders that hold generated files and nothing else: what is in them and is not rendered is stale.
-_OWNED = (("alert_rules", "*.yml"), ("dashboards", "**/*.json"), ("docs/runbooks", "**/*.md"))
+_OWNED = (
+    ("alert_rules", "*.yml"),
+    ("dashboards", "**/*.json"),
+    ("deploy/prometheus/passthrough", "*.yml"),
+    ("docs/runbooks", "**/*.md"),
+)
 
 
 def rules_for_bundle() -> dict[str, str]:
@@ -31,7 +38,9 @@ def render() -> dict[str, str]:
     files |= {f"dashboards/{name}": text for name, text in dashboards().items()}
     files["deploy/alertmanager/templates/trainvitals.tmpl"] = mail_template()
     files["deploy/prometheus/thresholds.yml"] = template()
+    files |= {f"deploy/prometheus/passthrough/{name}": text for name, text in passthrough_files().items()}
     files["docs/metrics.md"] = metrics_page()
+    files["docs/passthrough.md"] = passthrough_page()
     files |= {f"docs/{path}": text for path, text in runbooks().items()}
     return files
 
