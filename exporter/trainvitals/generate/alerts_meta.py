@@ -10,6 +10,14 @@ from trainvitals.generate.texts import ON_RANK, listed
 
 _WINDOW = f"{LIMITS.loss_window:duration}"
 
+_JOURNAL_ERRORS = listed(
+    "trainvitals_journal_errors_total{instance=%q} > 0",
+    '{{ .Labels.reason }} {{ .Value | printf "%.0f" }}',
+    "instance",
+    by="reason",
+    none="none",
+)
+
 _EXPORTERS: tuple[Alert, ...] = (
     Alert(
         name="TrainvitalsExporterDown",
@@ -175,6 +183,38 @@ _LOSSES: tuple[Alert, ...] = (
         impact_zh="缺失哪些序列是随机的：超出上限的 rank 或设备无人监视。",
         diagnosis='`count by (run) ({__name__=~"trainvitals_.+"})` shows which run has the most series.',
         diagnosis_zh='`count by (run) ({__name__=~"trainvitals_.+"})` 显示哪个训练的序列最多。',
+    ),
+    Alert(
+        name="TrainvitalsJournalNotWritten",
+        file="meta",
+        category="resource",
+        severity="warning",
+        gauge="health",
+        # Rows that wait for a moment are another writer's turn; those that wait on are a disk that takes none.
+        expr="max by (instance) (trainvitals_journal_rows_waiting) > 0",
+        wait=LIMITS.rejected_for,
+        summary="The journal on {{ $labels.instance }} cannot be written",
+        summary_zh="{{ $labels.instance }} 上的日志库无法写入",
+        description=(
+            '{{ $value | printf "%.0f" }} rows wait in memory; errors since the exporter started: '
+            + _JOURNAL_ERRORS
+            + "."
+        ),
+        description_zh=(
+            '{{ $value | printf "%.0f" }} 行数据在内存中等待；导出器启动以来的错误：' + _JOURNAL_ERRORS + "。"
+        ),
+        action=(
+            "full: make room on the disk of the state folder. file: correct owner and rights, or mount it writable. "
+            "newer: update the exporter. What waits is written when it can be; a restart loses it."
+        ),
+        action_zh=(
+            "full：清理状态目录所在磁盘。file：修正其属主和权限，或以可写方式挂载。newer：升级导出器。"
+            "等待的数据会在可写时写入；重启会丢失它们。"
+        ),
+        impact="`trainvitals timeline` and `trainvitals incidents` do not show what happened since.",
+        impact_zh="`trainvitals timeline` 和 `trainvitals incidents` 看不到此后发生的事。",
+        diagnosis="The exporter's log says what failed; docs/journal.md says where it lies: `ls -l` and `df` there.",
+        diagnosis_zh="导出器日志会给出错误；日志库的位置见 docs/journal.md，在那里运行 `ls -l` 和 `df`。",
     ),
     Alert(
         name="TrainvitalsRankFilesRejected",
