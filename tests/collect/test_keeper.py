@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import struct
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 from tests.helpers import Scrape
 
 from trainvitals import detect, rankfile
+from trainvitals.collect import states
 from trainvitals.collect.base import Sink, Tally
 from trainvitals.collect.keeper import Keeper
 from trainvitals.collect.logs import LogsCollector
@@ -410,7 +412,7 @@ def test_a_full_disk_is_counted_and_logged_once(node, caplog, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("trainvitals.collect.keeper.replace_file", full)
+        patched.setattr("trainvitals.collect.states.replace_file", full)
         node.scrape()
         for _ in range(3):
             scrape = node.scrape(61.0)
@@ -506,3 +508,75 @@ def test_without_a_path_nothing_is_kept(tmp_path):
     node.stop()
     node.runs.keep(now=True)
     assert not (node.state / "judgement.state").exists()
+
+
+class Pair:
+    """Two ranks of a run in lockstep, of which the second works longer and the first waits for it."""
+
+    def __init__(self, node):
+        self.node = node
+        self.ranks = [Trainer(node, f"rank{rank}", rank=rank).steps(LOSSES[:3]) for rank in range(2)]
+
+    def train(self, minutes):
+        """Train so long, seen every 30 seconds."""
+        train, communication = (rankfile.PHASES.index(name) for name in ("train", "communication"))
+        scrape = {}
+        for _ in range(2 * minutes):
+            for trainer, work in zip(self.ranks, (15.0, 27.0), strict=True):
+                state = trainer.writer.state
+                state.phase_seconds[train] += work
+                state.phase_seconds[communication] += 30.0 - work
+                state.heartbeat = state.phase_since = self.node.now + 30.0
+                trainer.writer.write_state()
+            scrape = self.node.scrape(30.0)
+        return [
+            re.search('location="(.*?)"', name)[1] for name in scrape if "finding_info" in name and "straggler" in name
+        ]
+
+
+@pytest.fixture
+def pair(node, monkeypatch):
+    """Give two ranks that live; the lock of one's own process cannot be seen."""
+    monkeypatch.setattr(rankfile.Reader, "writer", lambda _: 0)
+    return Pair(node)
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_what_compares_ranks_goes_on_after_a_restart(node, pair, kill):
+    """A straggler that was found is one at once; one of which three windows of five were seen needs two more."""
+    assert pair.train(7) == []
+    if not kill:
+        node.stop()
+    node.start()
+    assert pair.train(2) == []
+    assert pair.train(3) == ["rank 1"]
+    if not kill:
+        node.stop()
+    node.start()
+
+    assert pair.train(1) == ["rank 1"]
+    assert node.keeper.errors == {}
+
+
+def test_a_comparison_that_cannot_be_restored_begins_anew(node, pair, caplog):
+    """A window begins anew where counters fell; all of them where a state makes no sense, and it is said."""
+    pair.train(12)
+    node.stop()
+    node.start()
+    for trainer in pair.ranks:
+        trainer.writer.state.phase_seconds = [0.0] * 16
+    assert pair.train(1) == ["rank 1"]
+
+    node.stop()
+    path = node.state / "judgement.state"
+    broken = [
+        states.make({**record.document, "state": {}}, record.sources) if record.subject == "run" else record
+        for record in states.load(str(path), print)
+    ]
+    states.store(str(path), broken)
+    node.start()
+
+    assert pair.train(1) == []
+    assert dict(node.keeper.errors) == {"run": 1}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert pair.train(11) == ["rank 1"]

@@ -4,49 +4,35 @@ A rank is known again by its sources: the identity of its rank file, or the name
 how far each source was judged, so that what is read again after a restart is not judged twice, and what came since is
 judged.  How far logs were read is remembered after the states: a log is never remembered further than it was judged.
 
-The file begins with eight bytes; a record for each rank follows: length and CRC32 (both 32 bits, little-endian) of the
-zlib stream behind them, which holds JSON.  A record that is damaged costs its rank alone.
+What compares the ranks of a run is kept for the run, which is known again by a source of any of its ranks.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import struct
 import time
-import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
+from trainvitals.collect import states
 from trainvitals.collect.logs import LogsCollector
 from trainvitals.collect.rank import Kept, Rank
 from trainvitals.collect.source import Mark, Source
-from trainvitals.detect import Detector
-from trainvitals.follow.positions import replace_file
+from trainvitals.detect import Detector, state
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"TVSTATE1"
-_HEAD = struct.Struct("<II")
+T = TypeVar("T")
+#: The name of what is kept of a run, in the document of its state.
+_OF_RUN = "run"
+
 #: Seconds between two saves, and the share of a core that they may take: with many ranks they are further apart.
 INTERVAL, SHARE = 60.0, 0.01
 #: CPU seconds that a poll may spend on it; what is left waits for the next one.
 SLICE = 0.2
-#: A rank takes some 50 kB; what is larger is none of ours, and neither is a larger file.
-_LARGEST_RANK, _LARGEST_FILE = 1 << 24, 1 << 28
 #: Seconds for which the state of a rank is kept that nobody has seen since the restart, and how many of them.
 _UNCLAIMED, _MOST_UNCLAIMED = 86400.0, 256
-
-
-@dataclass(frozen=True)
-class _Record:
-    """The state of a rank as it stands in the file, with the time of its saving and its sources."""
-
-    data: bytes
-    saved: float
-    sources: tuple[Hashable, ...]
 
 
 class Keeper:
@@ -74,14 +60,14 @@ class Keeper:
         self._snapshot: Any = None
         self._cost = 0.0
         #: By run and rank; with the version of the rank that it is the state of.
-        self._records: dict[tuple[str, int], tuple[tuple[Rank, int], _Record]] = {}
+        self._records: dict[tuple[str, int], tuple[tuple[Rank, int], states.Record]] = {}
         #: What could not be kept or restored, by reason.
         self.errors: Counter[str] = Counter()
         #: Wall time of the last save, and its bytes.
         self.saved: float | None = None
         self.size = 0
         self._complained: set[str] = set()
-        self._unclaimed = list(self._load())
+        self._unclaimed = list(states.load(path, self._complain)) if path else []
         if logs is not None and path:
             logs.waits_to_remember = True
 
@@ -95,10 +81,9 @@ class Keeper:
         if not self._unclaimed:
             return True
         known = {source.incarnation for source in sources if source.resumed}
-        for record in [record for record in self._unclaimed if not known.isdisjoint(record.sources)]:
-            self._unclaimed.remove(record)
+        for record in self._claimed("rank", known):
             try:
-                failed = rank.resume(_kept(_document(record.data)), make)
+                failed = rank.resume(_kept(record.document), make)
             except Exception as error:
                 self._complain("rank", f"the state of a rank makes no sense: {error!r}")
                 return False
@@ -108,57 +93,46 @@ class Keeper:
                 self._complain("detector", f"detectors that begin afresh: {', '.join(failed)}", len(failed))
         return True
 
-    def _load(self) -> Iterator[_Record]:
-        if not self._path:
-            return
-        try:
-            with open(self._path, "rb") as file:
-                data = file.read(_LARGEST_FILE + 1)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._complain("file", str(error))
-            return
-        if len(data) > _LARGEST_FILE or not data.startswith(_MAGIC):
-            self._complain("file", "no file of states")
-            return
-        place = len(_MAGIC)
-        while place < len(data):
-            if place + _HEAD.size > len(data):
-                self._complain("file", "cut off")
-                return
-            length, crc = _HEAD.unpack_from(data, place)
-            place += _HEAD.size
-            packed = data[place : place + length]
-            place += length
+    def resume_run(self, ranks: Sequence[Rank], make: Callable[[], T]) -> T:
+        """Return what compares some ranks of one run, as it was kept; a fresh one where nothing was, or no sense."""
+        fresh = make()
+        for record in self._claimed("run", {source for rank in ranks for source in rank.marks}):
             try:
-                if len(packed) != length or zlib.crc32(packed) != crc:
-                    raise ValueError("damaged")
-                document = _document(packed)
-                saved, sources = float(document["saved"]), tuple(tuple(known) for known, *_ in document["sources"])
-                hash(sources)
-            except (ValueError, LookupError, TypeError, zlib.error, RecursionError) as error:
-                self._complain("rank", f"the state of a rank: {error}")
-                continue
-            yield _Record(packed, saved, sources)
+                failed = state.restore(record.document["state"], {_OF_RUN: fresh})
+            except Exception as error:
+                self._complain("run", f"the state of a run makes no sense: {error!r}")
+                return make()
+            if failed:
+                self._complain("run", "the state of a run is none that fits: its ranks are compared afresh")
+                return make()
+        return fresh
+
+    def _claimed(self, subject: states.Subject, known: set[Hashable]) -> list[states.Record]:
+        """Return the records that share a source, which nobody claims again."""
+        found = [one for one in self._unclaimed if one.subject == subject and not known.isdisjoint(one.sources)]
+        self._unclaimed = [one for one in self._unclaimed if one not in found]
+        return found
 
     # While it runs ----------------------------------------------------------------------------------------------------
 
-    def keep(self, ranks: Sequence[Rank]) -> None:
-        """Save when it is time to; all that was handed on is judged by these ranks."""
+    def keep(self, ranks: Sequence[Rank], runs: Mapping[str, object]) -> None:
+        """Save when it is time to; all that was handed on is judged by these ranks.
+
+        ``runs`` are what compares the ranks of a run, by its name.
+        """
         if not self._path:
             return
         if self._round is None:
             if self._monotonic() < self._due:
                 return
             self._begin(ranks)
-        self._go_on(ranks, SLICE)
+        self._go_on(ranks, runs, SLICE)
 
-    def close(self, ranks: Sequence[Rank]) -> None:
+    def close(self, ranks: Sequence[Rank], runs: Mapping[str, object]) -> None:
         """Save now."""
         if self._path:
             self._begin(ranks)
-            self._go_on(ranks, float("inf"))
+            self._go_on(ranks, runs, float("inf"))
 
     def _begin(self, ranks: Sequence[Rank]) -> None:
         self._round = deque(ranks)
@@ -166,14 +140,14 @@ class Keeper:
         # Taken before the states: these may know more than it, and never less.
         self._snapshot = None if self._logs is None else self._logs.latest(self._logs.handed)
 
-    def _go_on(self, ranks: Sequence[Rank], seconds: float) -> None:
+    def _go_on(self, ranks: Sequence[Rank], runs: Mapping[str, object], seconds: float) -> None:
         begun = time.thread_time()
         waiting = self._round or deque()
         while waiting and time.thread_time() - begun < seconds:
             self._encode(waiting.popleft())
         if not waiting:
             self._round = None
-            self._write(ranks)
+            self._write(ranks, [*self._compared(ranks, runs)])
         self._cost += time.thread_time() - begun
         if self._round is None:
             self._due = self._monotonic() + max(self._interval, self._cost / SHARE)
@@ -184,43 +158,51 @@ class Keeper:
         if known is not None and known[0] == (rank, rank.version):
             return
         now = self._clock()
-        sources = [[list(source), *mark] for source, mark in rank.marks.items() if isinstance(source, tuple)]
         try:
             document, failed = rank.kept()
-            found = {"saved": now, "sources": sources, "state": document}
-            text = json.dumps(found, separators=(",", ":"), allow_nan=False)
+            record = states.make({"saved": now, "sources": _sources([rank]), "state": document}, rank.marks)
         except Exception as error:
             # Its state of before is as good as it was.
             self._complain("rank", f"the state of a rank cannot be saved: {error!r}")
             return
         if failed:
             self._complain("detector", f"detectors whose state cannot be saved: {', '.join(failed)}", len(failed))
-        if len(text) > _LARGEST_RANK:
+        if record is None:
             self._complain("rank", "the state of a rank is too large")
             self._records.pop(key, None)
             return
-        # Level 1: a fifth of the time of the JSON, and a third of its size.
-        packed = zlib.compress(text.encode(), 1)
-        self._records[key] = (rank, rank.version), _Record(packed, now, tuple(rank.marks))
+        self._records[key] = (rank, rank.version), record
 
-    def _write(self, ranks: Sequence[Rank]) -> None:
+    def _compared(self, ranks: Sequence[Rank], runs: Mapping[str, object]) -> Iterator[states.Record]:
+        """Return a record for each run whose ranks are compared: small, and other numbers each time."""
+        for run, part in runs.items():
+            own = [rank for rank in ranks if rank.identity.run == run]
+            try:
+                document, failed = state.save({_OF_RUN: part})
+                found = {"of": "run", "saved": self._clock(), "sources": _sources(own), "state": document}
+                record = None if failed else states.make(found, (source for rank in own for source in rank.marks))
+            except Exception as error:
+                self._complain("run", f"the state of a run cannot be saved: {error!r}")
+                continue
+            if record is None:
+                self._complain("run", "the state of a run is too large, or holds what has none")
+                continue
+            yield record
+
+    def _write(self, ranks: Sequence[Rank], compared: Sequence[states.Record]) -> None:
         present = {(rank.identity.run, rank.identity.rank) for rank in ranks}
         self._records = {key: record for key, record in self._records.items() if key in present}
         oldest = self._clock() - _UNCLAIMED
         self._unclaimed = [record for record in self._unclaimed if record.saved >= oldest][-_MOST_UNCLAIMED:]
-        records = [*self._unclaimed, *(record for _, record in self._records.values())]
+        records = [*self._unclaimed, *(record for _, record in self._records.values()), *compared]
         if not records and self.saved is None:
             return
-        parts = [_MAGIC]
-        for record in records:
-            parts += (_HEAD.pack(len(record.data), zlib.crc32(record.data)), record.data)
-        data = b"".join(parts)
         try:
-            replace_file(self._path, data)
+            self.size = states.store(self._path, records)
         except OSError as error:
             self._complain("save", str(error))
             return
-        self.saved, self.size = self._clock(), len(data)
+        self.saved = self._clock()
         if self._snapshot is not None and self._logs is not None:
             self._logs.remember(self._snapshot)
 
@@ -232,16 +214,9 @@ class Keeper:
             log.warning("%s: %s", self._path, message)
 
 
-def _document(packed: bytes) -> dict[str, Any]:
-    """Return what a record holds.  Raises ValueError, TypeError, zlib.error, RecursionError."""
-    unpacker = zlib.decompressobj()
-    text = unpacker.decompress(packed, _LARGEST_RANK)
-    if not unpacker.eof:
-        raise ValueError("too large or cut off")
-    document = json.loads(text)
-    if not isinstance(document, dict):
-        raise TypeError("no record")
-    return document
+def _sources(ranks: Sequence[Rank]) -> list[list[Any]]:
+    """Return the sources of some ranks, each with how far it was judged."""
+    return [[list(one), *mark] for rank in ranks for one, mark in rank.marks.items() if isinstance(one, tuple)]
 
 
 def _kept(document: dict[str, Any]) -> Kept:

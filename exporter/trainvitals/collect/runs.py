@@ -113,7 +113,7 @@ class Runs:
     def keep(self, *, now: bool = False) -> None:
         """Let what the detectors know be kept, when it is time to or at once."""
         if self.keeper is not None:
-            (self.keeper.close if now else self.keeper.keep)(list(self._ranks.values()))
+            (self.keeper.close if now else self.keeper.keep)(list(self._ranks.values()), self._stragglers)
 
     def _group(self, sources: Sequence[Source]) -> dict[tuple[str, int], list[Source]]:
         """Return the sources of each rank.  A name of a run belongs to the user who had it first."""
@@ -166,9 +166,13 @@ class Runs:
         """Compare the ranks of each run that has several on this node."""
         by_run = {run: [rank for rank in ranks if rank.up] for run, ranks in self.by_run().items()}
         runs = {run: ranks for run, ranks in by_run.items() if len(ranks) > 1}
-        self._stragglers = {run: self._stragglers.get(run) or straggler.Straggler() for run in runs}
+        self._stragglers = {run: self._stragglers.get(run) or self._new_straggler(ranks) for run, ranks in runs.items()}
         for run, ranks in runs.items():
             self._stragglers[run].observe(now, {rank.identity.rank: rank.phase_seconds for rank in ranks})
+
+    def _new_straggler(self, ranks: Sequence[Rank]) -> straggler.Straggler:
+        make = straggler.Straggler
+        return make() if self.keeper is None else self.keeper.resume_run(ranks, make)
 
     def follows(self, source: Source) -> bool:
         """Whether what a source tells was taken: its name may belong to somebody else."""

@@ -47,6 +47,10 @@ class Straggler:
             return
         if time - self._opened < WINDOW_SECONDS or len(told) < 2:
             return
+        if any(value < self._before[rank].get(name, 0.0) for rank in told for name, value in told[rank].items()):
+            # A rank that began anew, or an exporter that did and has not seen what came before: another window.
+            self._open(time, told)
+            return
         grown = {
             rank: {name: value - self._before[rank].get(name, 0.0) for name, value in phases.items()}
             for rank, phases in told.items()
