@@ -119,8 +119,8 @@ def test_a_file_that_is_not_there_and_a_folder_that_cannot_be_are_one_line(writt
 
 def rule(folder, file, name):
     """Return a rule from a file that was written."""
-    (group,) = yaml.safe_load((folder / file).read_text())["groups"]
-    return next(rule for rule in group["rules"] if rule.get("alert") == name)
+    groups = yaml.safe_load((folder / file).read_text())["groups"]
+    return next(rule for group in groups for rule in group["rules"] if rule.get("alert") == name)
 
 
 @needs_promtool

@@ -36,12 +36,22 @@ def rules_in(folder, texts=False):
     return sorted(rule_files())
 
 
+def every_rule(document):
+    """Return the rules of all groups of a file."""
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def groups_of(name):
+    """Return the groups of a file of rules."""
+    return json.loads(rules_without_texts()[name])["groups"]
+
+
 @cache
 def rules_without_texts():
     """Return the rule files without annotations; what is JSON is YAML."""
     documents = {name: yaml.safe_load(text) for name, text in rule_files().items()}
     for document in documents.values():
-        for rule in document["groups"][0]["rules"]:
+        for rule in every_rule(document):
             rule.pop("annotations", None)
     return {name: json.dumps(document) for name, document in documents.items()}
 
@@ -49,7 +59,8 @@ def rules_without_texts():
 def run_cases(folder, document, texts=False):
     """Run a document of promtool's unit tests against all rule files."""
     document["rule_files"] = rules_in(folder, texts)
-    document["group_eval_order"] = [f"trainvitals-{name}" for name in ("recording", *FILES)]
+    order = [group["name"] for name in ("recording", *FILES) for group in groups_of(f"{name}.yml")]
+    document["group_eval_order"] = order
     (folder / "cases.yml").write_text(json.dumps(document))
     promtool("test", "rules", "cases.yml", cwd=folder)
 
@@ -62,11 +73,13 @@ def rules_about(document, file):
     asked = {check["alertname"] for case in document["tests"] for check in case.get("alert_rule_test", ())}
     recording, rules = (json.loads(rules_without_texts()[name]) for name in ("recording.yml", file))
     if file != "recording.yml":
-        found = [rule for rule in rules["groups"][0]["rules"] if rule["alert"] in asked]
-        for record in reversed(recording["groups"][0]["rules"]):
-            if any(record["record"] in rule["expr"] for rule in found):
-                found.insert(0, record)
-        rules["groups"][0]["rules"] = found
+        for group in rules["groups"]:
+            found = [rule for rule in group["rules"] if rule["alert"] in asked]
+            for record in reversed([*every_rule(recording)]):
+                if any(record["record"] in rule["expr"] for rule in found):
+                    found.insert(0, record)
+            group["rules"] = found
+        rules["groups"] = [group for group in rules["groups"] if group["rules"]]
     return json.dumps(rules)
 
 

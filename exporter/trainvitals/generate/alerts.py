@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainvitals.generate.alerts_clock import CLOCK
 from trainvitals.generate.alerts_data import DATA
 from trainvitals.generate.alerts_evaluations import EVALUATIONS
@@ -23,7 +25,7 @@ from trainvitals.generate.alerts_space import SPACE
 from trainvitals.generate.alerts_storage import STORAGE
 from trainvitals.generate.alerts_wear import WEAR
 from trainvitals.generate.records import RECORDS
-from trainvitals.generate.rules import Alert, file_of_rules
+from trainvitals.generate.rules import MINUTE, Alert, file_of_rules
 from trainvitals.generate.threshold_file import changed
 from trainvitals.generate.thresholds import DEFAULTS, Thresholds
 
@@ -33,14 +35,28 @@ ROWS: tuple[Alert, ...] = (*PARAMETER, *LEARNING, *EVALUATIONS, *DATA, *RUNS, *P
 
 #: The rule files besides recording.yml.
 FILES = ("resource", "hardware", "data", "parameter", "meta")
-#: What is evaluated less often than Prometheus does by itself, in seconds: rules about hardware read a hundred families
-#: of each device and node, and wait for minutes anyway.
-_INTERVALS = {"hardware": 60}
+#: Rules that wait for minutes anyway and look at many series of each rank, device or node: once a minute is enough, and
+#: a quarter of the cost (docs/fleet.md).  Those about hardware are all of this kind; of the others, these.
+_PATIENT = frozenset(
+    {
+        *("TrainvitalsStepStalled", "TrainvitalsCollectiveStalled", "TrainvitalsCheckpointFailed"),
+        *("TrainvitalsCheckpointOverdue", "TrainvitalsGoodputLow", "TrainvitalsGoodputBelowBudget"),
+        *("TrainvitalsRunOnFaultyDevice", "TrainvitalsRunOnFaultyNode", "TrainvitalsDevicesIdle"),
+        *("TrainvitalsHostMemoryLow", "TrainvitalsLogSilent", "TrainvitalsSnapshotStale"),
+        *("TrainvitalsCollectorFailed", "TrainvitalsRecordsLost", "TrainvitalsSeriesDropped"),
+        *("TrainvitalsRankFilesRejected", "TrainvitalsProbeDisabled", "TrainvitalsJournalNotWritten"),
+        *("TrainvitalsStateErrors", "TrainvitalsFamiliesFailed"),
+    }
+)
 
 
 def alerts(thresholds: Thresholds) -> tuple[Alert, ...]:
     """Return all alerts with the numbers of some thresholds."""
-    return tuple(row.at(thresholds) for row in ROWS)
+    return tuple(_paced(row).at(thresholds) for row in ROWS)
+
+
+def _paced(row: Alert) -> Alert:
+    return replace(row, every=MINUTE) if row.file == "hardware" or row.name in _PATIENT else row
 
 
 #: The alerts as they are shipped.
@@ -55,5 +71,5 @@ def rule_files(thresholds: Thresholds = DEFAULTS) -> dict[str, str]:
     files = {"recording.yml": file_of_rules("trainvitals-recording", RECORDS)}
     for name in FILES:
         rules = [alert for alert in found if alert.file == name]
-        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", rules, note, _INTERVALS.get(name, 0))
+        files[f"{name}.yml"] = file_of_rules(f"trainvitals-{name}", rules, note)
     return files

@@ -10,7 +10,7 @@ several rules need of each rank is recorded once, and alerts that may come an ev
 from __future__ import annotations
 
 from trainvitals.detect import gauges
-from trainvitals.generate.rules import Record, indent, tidy
+from trainvitals.generate.rules import MINUTE, Record, indent, tidy
 
 #: What identifies a rank in one exporter.
 RANK = "on (job, instance, run, rank)"
@@ -151,7 +151,8 @@ clamp_max(
 and on (run) trainvitals_rank_state{{state!="finished"}} == 1
 """
 
-#: A group is evaluated from above to below, so what others need stands first.
+#: A group is evaluated from above to below, so what others need stands first.  What goes over minutes is recorded once
+#: a minute: at 10,000 ranks that is most of what all recordings take.
 RECORDS: tuple[Record, ...] = (
     Record(
         name=START,
@@ -193,11 +194,13 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name=UNSAVED,
+        every=MINUTE,
         expr=_UNSAVED,
         help="Time from the newest checkpoint of the run, or from its start, to its last step: what a failure costs.",
     ),
     Record(
         name=PHASES,
+        every=MINUTE,
         expr="sum by (run, phase) (max by (run, rank, phase) (rate(trainvitals_phase_seconds_total[5m])))",
         help="Seconds that the ranks of a run spend in each phase, per second of the last 5 minutes.",
         labels=("run", "phase"),
@@ -218,6 +221,7 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name="run:trainvitals_efficiency:ratio",
+        every=MINUTE,
         expr=_smaller(_TRAINING_TIME, _by_device("avg_over_time(trainvitals_device_utilization_ratio[5m])")),
         help=(
             "Gauge efficiency: share of the last 5 minutes in training proper (not start, data, checkpoint, "
@@ -227,6 +231,7 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name="run:trainvitals_health:ratio",
+        every=MINUTE,
         expr=_smaller(_RANKS_WELL, _by_device("trainvitals_device_up")),
         help=(
             "Gauge health: ranks that run or finished over ranks expected, or the share of their devices that answer "
@@ -236,21 +241,25 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name=PACE,
+        every=MINUTE,
         expr="max by (run) (rate(trainvitals_steps_total[5m]))",
         help="Steps per second.",
     ),
     Record(
         name="run:trainvitals_tokens:rate5m",
+        every=MINUTE,
         expr="sum by (run) (max by (run, rank) (rate(trainvitals_tokens_total[5m])))",
         help="Tokens per second, all ranks together.",
     ),
     Record(
         name="run:trainvitals_samples:rate5m",
+        every=MINUTE,
         expr="sum by (run) (max by (run, rank) (rate(trainvitals_samples_total[5m])))",
         help="Samples per second, all ranks together.",
     ),
     Record(
         name="run:trainvitals_remaining:seconds",
+        every=MINUTE,
         # deriv, not rate: over a young series rate() divides by the whole window and promises too long a time.
         expr=f"""
         clamp_min({TARGET} - {STEP}, 0)
@@ -260,11 +269,13 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name=DATA_WAIT,
+        every=MINUTE,
         expr=_share_of_phases("data"),
         help="Share of the last 5 minutes that the training waited for its input.",
     ),
     Record(
         name="run:trainvitals_goodput:ratio",
+        every=MINUTE,
         expr=_GOODPUT,
         help=(
             "Goodput: of the time of all ranks that the run was started with, the share of the last 5 minutes in "
@@ -275,11 +286,13 @@ RECORDS: tuple[Record, ...] = (
     ),
     Record(
         name="run:trainvitals_checkpoint_step:max",
+        every=MINUTE,
         expr="max by (run) (trainvitals_checkpoint_step)",
         help="Step of the newest checkpoint of the run.",
     ),
     Record(
         name=STEP_AGE,
+        every=MINUTE,
         expr=step_age(),
         help="Seconds since the last step of a rank that lives, or since its start while there is none.",
         labels=("job", "instance", "run", "rank"),
