@@ -70,6 +70,9 @@ def look(ranks: int, world_size: int, *, count: int = 8, steps: int = STEPS, sim
         (folder / "bus").mkdir()
         environ |= {"TRAINVITALS_COLLECT_INTERVAL": INTERVAL, "TRAINVITALS_DEVICES_INTERVAL": INTERVAL}
         environ |= {"TRAINVITALS_NETWORK_SYSFS": str(_ports(folder / "sys")), "TRAINVITALS_DIR": spool}
+        # A complaint in the log of this machine's kernel would be one of every node.
+        (folder / "kmsg").write_text("6,1,1,-;a healthy node\n")
+        environ |= {"TRAINVITALS_KERNEL_PATH": str(folder / "kmsg")}
         # The bus of this machine, or of the tests, has other devices.
         environ |= {"TRAINVITALS_PCI_DEVICES": str(folder / "bus")}
         devices = [f"SIMULATED-{i}" if simulated else driver.uuid(i) for i in range(simulated or DEVICES)]
