@@ -48,6 +48,7 @@ CARDS = {
     "gaudi": ("0x1da3", "0x120000", "0x1060"),
     "intel": ("0x8086", "0x038000", "0x0bd5"),
     "tpu": ("0x1ae0", "0x00ff00", "0x0063"),
+    "tenstorrent": ("0x1e52", "0x120000", "0x401e"),
 }
 
 
@@ -173,21 +174,21 @@ def series(settings):
 
 def test_devices_that_nobody_reads_are_counted(bus, monkeypatch):
     """They are expected, but nobody says that they do not answer: no alert comes of that."""
-    bus("0000:41:00.0", "0xcabc")
-    bus("0000:81:00.0", "0xcabc")
+    bus("0000:41:00.0", "0x1e52")
+    bus("0000:81:00.0", "0x1e52")
     monkeypatch.setenv("TRAINVITALS_PCI_DEVICES", bus.root)
 
-    assert series(DeviceSettings()) == {("trainvitals_devices_expected", "cambricon"): 2.0}
+    assert series(DeviceSettings()) == {("trainvitals_devices_expected", "tenstorrent"): 2.0}
 
 
 def test_a_container_with_a_part_of_the_devices_expects_none(bus):
     """It sees the bus of its host, and cannot tell which of them are its own."""
-    bus("0000:41:00.0", "0xcabc")
-    match = COUNTED["cambricon"]
+    bus("0000:41:00.0", "0x1e52")
+    match = COUNTED["tenstorrent"]
     counted = Census(matches(), bus.root)
 
-    own = Counted("cambricon", counted, Bus(match, root=bus.root, environ={}))
-    part = Counted("cambricon", counted, Bus(match, root=bus.root, environ={"CAMBRICON_VISIBLE_DEVICES": "0"}))
+    own = Counted("tenstorrent", counted, Bus(match, root=bus.root, environ={}))
+    part = Counted("tenstorrent", counted, Bus(match, root=bus.root, environ={"TT_VISIBLE_DEVICES": "0"}))
 
     assert own.latest().expected == 1
     assert part.latest() is None

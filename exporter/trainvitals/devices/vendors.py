@@ -6,7 +6,8 @@ How to add a vendor:
    (:class:`trainvitals.devices.base.Vendor`).  Only the child process imports it; it imports the vendor's library, if
    there is one, within ``create``.  Everything that it touches comes through the constructor of its reader: the folder
    of sysfs, a :class:`trainvitals.devices.tools.Runner` for command line tools, the function that loads a library, a
-   clock.  :mod:`trainvitals.devices.ascend` is a vendor that is read through tools.
+   clock.  :mod:`trainvitals.devices.ascend` is a vendor that is read through tools.  Where one command tells of all
+   cards, a table of wordings is enough: a file in :mod:`trainvitals.devices.told`.
 2. Let the parts that read text be pure functions, and find columns and keys by their names.  Put each value into a
    sample through :class:`trainvitals.devices.plausible.Values`: it knows the marks of "cannot read", the bounds and the
    words for what failed.  Use the families of :mod:`trainvitals.metrics.devices` in their units (bytes, W, C, Hz,
@@ -57,24 +58,28 @@ VENDORS: dict[str, Row] = {
     "ascend": Row("trainvitals.devices.ascend", Match(0x19E5, _ANY, visible="ASCEND_VISIBLE_DEVICES")),
     "amd": Row("trainvitals.devices.amd", Match(0x1002, _ANY)),
     "hygon": Row("trainvitals.devices.hygon", Match(0x1D94, (DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR))),
+    # The numbers are those of the PCI ID Repository, and for those that it does not have (Biren, Kunlunxin) of what
+    # others found; docs/accelerators.md says which.
+    "cambricon": Row("trainvitals.devices.told.cambricon", Match(0xCABC, _ANY, visible="CAMBRICON_VISIBLE_DEVICES")),
+    "moorethreads": Row(
+        "trainvitals.devices.told.moorethreads", Match(0x1ED5, _ANY, visible="MTHREADS_VISIBLE_DEVICES")
+    ),
+    "metax": Row("trainvitals.devices.told.metax", Match(0x9999, _ANY)),
+    "iluvatar": Row("trainvitals.devices.told.iluvatar", Match(0x1E3E, _ANY, visible="ILUVATAR_COREX_VISIBLE_DEVICES")),
+    "kunlunxin": Row("trainvitals.devices.told.kunlunxin", Match(0x1D22, (*_ANY, COMMUNICATION))),
+    "enflame": Row("trainvitals.devices.told.enflame", Match(0x1E36, _ANY, visible="ENFLAME_VISIBLE_DEVICES")),
+    "biren": Row("trainvitals.devices.told.biren", Match(0x1EE0, _ANY, visible="BIREN_VISIBLE_DEVICES")),
+    "thead": Row("trainvitals.devices.told.thead", Match(0x1DED, (DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR))),
+    "gaudi": Row("trainvitals.devices.told.gaudi", Match(0x1DA3, (ACCELERATOR,), visible="HABANA_VISIBLE_DEVICES")),
+    # Without the graphics and the accelerators that are parts of its processors.
+    "intel": Row("trainvitals.devices.told.intel", Match(0x8086, (VGA, DISPLAY_3D, DISPLAY), only_cards=True)),
+    # v4, v5e, v5p, v6e, v7x: network cards of Google have the same vendor, and the class of a TPU is not told.
+    "tpu": Row("trainvitals.devices.told.tpu", Match(0x1AE0, devices=(0x005E, 0x0063, 0x0062, 0x006F, 0x0076))),
 }
 
-#: Vendors that nobody reads yet: their devices are counted.  The numbers are those of the PCI ID Repository, and for
-#: those that it does not have (Biren, Kunlunxin) of what others found; docs/accelerators.md says which.
+#: Vendors that nobody reads: their devices are counted.
 COUNTED: Mapping[str, Match] = {
-    "cambricon": Match(0xCABC, _ANY, visible="CAMBRICON_VISIBLE_DEVICES"),
-    "moorethreads": Match(0x1ED5, _ANY, visible="MTHREADS_VISIBLE_DEVICES"),
-    "metax": Match(0x9999, _ANY),
-    "iluvatar": Match(0x1E3E, _ANY, visible="ILUVATAR_COREX_VISIBLE_DEVICES"),
-    "kunlunxin": Match(0x1D22, (*_ANY, COMMUNICATION)),
-    "enflame": Match(0x1E36, _ANY, visible="ENFLAME_VISIBLE_DEVICES"),
-    "biren": Match(0x1EE0, _ANY, visible="BIREN_VISIBLE_DEVICES"),
-    "thead": Match(0x1DED, (DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR)),
-    "gaudi": Match(0x1DA3, (ACCELERATOR,), visible="HABANA_VISIBLE_DEVICES"),
-    # Without the graphics and the accelerators that are parts of its processors.
-    "intel": Match(0x8086, (VGA, DISPLAY_3D, DISPLAY), only_cards=True),
-    # v4, v5e, v5p, v6e, v7x: network cards of Google have the same vendor, and the class of a TPU is not told.
-    "tpu": Match(0x1AE0, devices=(0x005E, 0x0063, 0x0062, 0x006F, 0x0076)),
+    "tenstorrent": Match(0x1E52, _ANY, visible="TT_VISIBLE_DEVICES"),
 }
 
 

@@ -16,6 +16,7 @@ from trainvitals.doctor import (
     software,
     spool,
     storage,
+    told,
 )
 from trainvitals.doctor.base import Check, Group
 
@@ -25,6 +26,7 @@ ADVICE: dict[str, devices.Advice] = {
     "ascend": ascend.ADVICE,
     "amd": amd.ADVICE,
     "hygon": hygon.ADVICE,
+    **told.ADVICE,
 }
 
 GROUPS: tuple[Group, ...] = (
