@@ -72,7 +72,7 @@ FLAGS = {
     ],
     "incidents": ["--by", "--help", "--journal", "--json"],
     "timeline": ["--all", "--help", "--journal", "--json", "--since"],
-    "doctor": ["--config", "--config.file", "--help", "--json"],
+    "doctor": ["--config", "--config.file", "--help", "--json", "--record"],
     "follow": [
         "--collect.interval",
         "--format",

@@ -291,8 +291,15 @@ def doctor(
         str | None, typer.Option("--config", "--config.file", help="Settings of the exporter, in YAML.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    record: Annotated[
+        str | None,
+        typer.Option(help="Check nothing: write what the vendors' tools say into this new folder, to send to us."),
+    ] = None,
 ) -> None:
     """Say what can be read on this machine, what not, why, and how to fix it."""
+    if record is not None:
+        _record(record)
+        return
     try:
         from trainvitals.doctor import report
         from trainvitals.doctor.base import here
@@ -306,6 +313,18 @@ def doctor(
     else:
         report.show(rows, sys.stdout)
     raise typer.Exit(0 if report.is_sound(rows) else 1)
+
+
+def _record(folder: str) -> None:
+    from trainvitals.devices.capture import CaptureError
+    from trainvitals.doctor import record
+
+    try:
+        for line in record.record(folder):
+            typer.echo(line)
+    except CaptureError as error:
+        _fail(str(error))
+    typer.echo("Look through it before you send it: names of boards, machines and people were replaced.")
 
 
 @app.command()

@@ -55,6 +55,10 @@ class Run(Protocol):
         """Return what the tool said; the first word of ``command`` is its name.  Never raises."""
 
 
+#: Makes what runs the tools of a vendor, which may lie in these folders: :class:`Runner`, or one that takes notes.
+MakeRun = Callable[[Sequence[str]], Run]
+
+
 class Runner:
     """Runs tools, one at a time, in a process that has no threads.
 

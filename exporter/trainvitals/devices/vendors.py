@@ -30,6 +30,7 @@ from dataclasses import dataclass
 
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.pci import ACCELERATOR, COMMUNICATION, COPROCESSOR, DISPLAY, DISPLAY_3D, VGA, Match
+from trainvitals.devices.tools import MakeRun
 
 #: What computes, whatever its maker calls it.
 _ANY = (VGA, DISPLAY_3D, DISPLAY, ACCELERATOR, COPROCESSOR)
@@ -40,11 +41,13 @@ class Row:
     """One vendor that is read: the module that does it, and how the bus knows its devices.
 
     It is started when one of them is on the bus; with ``always`` also without: not every one is on PCI.
+    ``tools`` says that it asks tools, whose answers can be recorded.
     """
 
     module: str
     pci: Match
     always: bool = False
+    tools: bool = True
 
 
 #: By the label ``vendor``.
@@ -54,6 +57,7 @@ VENDORS: dict[str, Row] = {
         # The NVIDIA container toolkit mounts a folder of its own over /proc/driver/nvidia.
         Match(0x10DE, listing="driver/nvidia/gpus", visible="NVIDIA_VISIBLE_DEVICES"),
         always=True,
+        tools=False,
     ),
     "ascend": Row("trainvitals.devices.ascend", Match(0x19E5, _ANY, visible="ASCEND_VISIBLE_DEVICES")),
     "amd": Row("trainvitals.devices.amd", Match(0x1002, _ANY)),
@@ -88,7 +92,11 @@ def matches() -> dict[str, Match]:
     return {**{name: row.pci for name, row in VENDORS.items()}, **COUNTED}
 
 
-def create(name: str) -> Vendor:
-    """Return the reader of a vendor.  Raises KeyError for an unknown name, NoLibraryError without its package."""
-    vendor: Vendor = importlib.import_module(VENDORS[name].module).create()
+def create(name: str, runner: MakeRun | None = None) -> Vendor:
+    """Return the reader of a vendor.  Raises KeyError for an unknown name, NoLibraryError without its package.
+
+    ``runner`` makes what runs the tools of a vendor that has some.
+    """
+    make = importlib.import_module(VENDORS[name].module).create
+    vendor: Vendor = make() if runner is None else make(runner)
     return vendor

@@ -12,13 +12,13 @@ import os
 from trainvitals.devices.ascend.reader import Ascend
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.pci import PCI_DEVICES
-from trainvitals.devices.tools import Runner
+from trainvitals.devices.tools import MakeRun, Runner
 
 #: Where drivers put their tools when these are not in PATH.
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/local/Ascend/driver/tools")
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return a reader; nothing is started yet."""
     bus = os.environ.get("TRAINVITALS_PCI_DEVICES", PCI_DEVICES)
-    return Ascend(Runner(FOLDERS), bus=bus)
+    return Ascend(runner(FOLDERS), bus=bus)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told.base import PERCENT, Card, Tool, Wording, address, facts, kept, table
+from trainvitals.devices.tools import MakeRun, Runner
 
 _FIRST = re.compile(
     r"^\|\s*(?P<index>\d{1,3})\s+(?P<vf>\S+)\s+(?P<model>\S.*?)\s+(?P<firmware>v\S+)\s*\|\s*(?P<bus>[\da-fA-F:.]+)\s*\|"
@@ -53,8 +54,8 @@ def parse(texts: Sequence[str]) -> Sequence[Card] | None:
 TOOL = Tool("cambricon", "Cambricon MLU", (Wording((("cnmon",),), parse),), ("/usr/local/neuware/bin",))
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

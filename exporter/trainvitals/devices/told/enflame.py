@@ -20,6 +20,7 @@ from trainvitals.devices.told.base import (
     sections,
     table,
 )
+from trainvitals.devices.tools import MakeRun, Runner
 
 _BEGIN = re.compile(r"^DEV ID (\d{1,3})\s*$")
 #: The generation of PCIe is told as ``Gen5``, lanes as ``X16``.
@@ -149,8 +150,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

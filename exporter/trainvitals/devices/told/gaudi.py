@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told import smi_table
 from trainvitals.devices.told.base import PERCENT, Card, Tool, Wording, address, facts, kept, lines_of_values
+from trainvitals.devices.tools import MakeRun, Runner
 
 _ASKED = (
     *("index", "uuid", "name", "driver_version", "memory.total", "memory.used", "power.draw", "power.max"),
@@ -70,8 +71,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

@@ -19,6 +19,7 @@ from trainvitals.devices.told.base import (
     lines_of_values,
     table,
 )
+from trainvitals.devices.tools import MakeRun, Runner
 
 _ALWAYS = (
     *("index", "uuid", "name", "pci.bus_id", "memory.total", "memory.used", "utilization.gpu", "temperature.gpu"),
@@ -118,8 +119,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

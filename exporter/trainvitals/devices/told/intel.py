@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from trainvitals.devices import json_text
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told.base import MEGA, MIB, PERCENT, Card, Tool, Wording, address, facts, kept
+from trainvitals.devices.tools import MakeRun, Runner
 
 #: Numbers of what is asked for, and the names that stand above the columns.
 _METRICS = "0,1,2,3,4,17,18"
@@ -76,8 +77,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told import smi_table
 from trainvitals.devices.told.base import PERCENT, Card, Fact, Tool, Wording, address, facts, kept, sections
+from trainvitals.devices.tools import MakeRun, Runner
 
 _BEGIN = re.compile(r"^XPU ([\da-fA-F:.]{7,20})\s*$")
 _DRIVER = re.compile(r"^Driver Version\s*:\s*(\S{1,32})\s*$", re.MULTILINE)
@@ -109,8 +110,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

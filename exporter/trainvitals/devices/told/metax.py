@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told.base import PERCENT, Card, Tool, Wording, address, facts, kept, lines_of_values, table
+from trainvitals.devices.tools import MakeRun, Runner
 
 _BUS = r"(?P<bus>[\da-fA-F]{4}:[\da-fA-F:.]+)"
 _POWER = r"(?P<power>[\d.]+|\S+?)W?\s*/\s*(?P<cap>\S+?)W?"
@@ -98,8 +99,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

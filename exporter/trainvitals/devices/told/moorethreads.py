@@ -9,6 +9,7 @@ from typing import Any
 from trainvitals.devices import json_text
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told.base import PERCENT, Card, Tool, Wording, address, facts, kept, table
+from trainvitals.devices.tools import MakeRun, Runner
 
 _FIRST = re.compile(
     r"^(?P<index>\d{1,3})\s+(?P<model>MTT \S+)\s*\|\s*(?P<bus>[\da-fA-F:.]+)\s*\|\s*(?P<use>\S+?)%\s+"
@@ -93,8 +94,8 @@ TOOL = Tool(
 )
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)

@@ -12,7 +12,7 @@ from trainvitals.devices.pci import PCI_DEVICES
 from trainvitals.devices.plausible import IMPLAUSIBLE, NOT_UNDERSTOOD, Values
 from trainvitals.devices.question import Question
 from trainvitals.devices.told.base import Card, Tool, Wording, states
-from trainvitals.devices.tools import FAILED, MISSING, TIMED_OUT, Answer, Run, Runner
+from trainvitals.devices.tools import FAILED, MISSING, TIMED_OUT, Answer, MakeRun, Run
 from trainvitals.devices.vendors import matches
 from trainvitals.telemetry import DeviceSample, Fault
 
@@ -26,10 +26,10 @@ OTHER_PROGRAM = "other_program"
 _REASONS = (TIMED_OUT, OTHER_PROGRAM, NOT_UNDERSTOOD, FAILED, MISSING)
 
 
-def make(tool: Tool) -> Vendor:
+def make(tool: Tool, runner: MakeRun) -> Vendor:
     """Return the reader of this machine."""
     bus = os.environ.get("TRAINVITALS_PCI_DEVICES", PCI_DEVICES)
-    return Told(tool, Runner(list(tool.folders)), bus=bus)
+    return Told(tool, runner(tool.folders), bus=bus)
 
 
 class Told:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trainvitals.devices.base import Vendor
 from trainvitals.devices.told.base import PERCENT, Card, Fact, Tool, Wording, kept, table
+from trainvitals.devices.tools import MakeRun, Runner
 
 _GIB = 2.0**30
 _CHIP = re.compile(
@@ -42,8 +43,8 @@ def parse(texts: Sequence[str]) -> Sequence[Card] | None:
 TOOL = Tool("tpu", "Google TPU", (Wording((("tpu-info",),), parse),))
 
 
-def create() -> Vendor:
+def create(runner: MakeRun = Runner) -> Vendor:
     """Return the reader."""
     from trainvitals.devices.told.reader import make  # noqa: PLC0415  Only the child reads.
 
-    return make(TOOL)
+    return make(TOOL, runner)
