@@ -37,7 +37,12 @@ test: programs $(VENV)/.dev ## Run every check that CI runs
 	@# The tests start Python more than a thousand times; it shall find the package compiled.
 	@$(BIN)/python -m compileall -q exporter
 	@# A file stays together, for what its tests share; in the order of names the last files are small.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not torture" $(PYTEST)
+
+.PHONY: torture
+torture: $(VENV)/.dev ## Kill supervised trainings: four ranks, two nodes, 200 at random (twenty minutes)
+	TORTURE_RANKS=4 $(BIN)/python -m pytest tests/supervise/test_supervised.py
+	TORTURE_KILLS=$(or $(KILLS),200) TORTURE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m torture tests/supervise
 
 .PHONY: coverage
 coverage: programs $(VENV)/.dev ## Run the tests and see which lines they reach (half as long again)

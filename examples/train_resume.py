@@ -47,7 +47,10 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(1)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1)))
+    layers = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 1))
+    # Else DDP lays out the gradients anew after the first step of an attempt.  Among more than two ranks they are then
+    # added up in another order than before, and a run that was interrupted differs in the last bits.
+    model = DistributedDataParallel(layers, find_unused_parameters=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     first = 1
     checkpoint = trainvitals.resume_path()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -291,6 +292,19 @@ def test_what_the_supervisor_found_comes_first(tmp_path, monkeypatch):
     assert made.newest().step == 10
     monkeypatch.setenv("TRAINVITALS_RESUME_FROM", "/elsewhere")
     assert made.newest().step == 20
+
+
+def test_what_was_saved_in_the_attempt_comes_before_what_began_it(tmp_path, monkeypatch):
+    """Torchrun starts ranks again within an attempt; what was there before the supervisor chose is of no use still."""
+    made = Checkpoints(tmp_path)
+    save(made, 10, 20)
+    monkeypatch.setenv("TRAINVITALS_RESUME_FROM", str(tmp_path / "step-10"))
+    monkeypatch.setenv("TRAINVITALS_RESUME_SINCE", f"{time.time():.6f}")
+    assert made.newest().step == 10
+    save(made, 12)
+    assert made.newest().step == 12
+    monkeypatch.setenv("TRAINVITALS_RESUME_SINCE", "yesterday")
+    assert made.newest().step == 10
 
 
 def test_a_step_that_comes_again_replaces_its_checkpoint(tmp_path):

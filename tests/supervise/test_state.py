@@ -298,10 +298,16 @@ def test_the_name_of_a_run(command, environ, name):
 
 def test_the_environment_of_an_attempt():
     """A checkpoint from outside does not count where there is none of ours."""
-    before = {"TRAINVITALS_RESUME_FROM": "/old", "PATH": "/bin"}
+    before = {"TRAINVITALS_RESUME_FROM": "/old", "TRAINVITALS_RESUME_SINCE": "1", "PATH": "/bin"}
+    bare = resume.environment(before, attempt=2, checkpoint=None, now=1_700_000_000.25)
 
-    assert resume.environment(before, attempt=2, checkpoint=None) == {"PATH": "/bin", "TRAINVITALS_ATTEMPT": "2"}
-    assert resume.environment(before, attempt=0, checkpoint="/new")["TRAINVITALS_RESUME_FROM"] == "/new"
+    assert bare == {"PATH": "/bin", "TRAINVITALS_ATTEMPT": "2"}
+    assert resume.environment(before, attempt=0, checkpoint="/new", now=1_700_000_000.25) == {
+        "PATH": "/bin",
+        "TRAINVITALS_ATTEMPT": "0",
+        "TRAINVITALS_RESUME_FROM": "/new",
+        "TRAINVITALS_RESUME_SINCE": "1700000000.250000",
+    }
 
 
 def test_a_flag_with_a_path():

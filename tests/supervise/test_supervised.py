@@ -22,7 +22,9 @@ pytestmark = pytest.mark.end_to_end
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "train_resume.py"
 STEPS, EVERY = 30, 5
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+#: `make torture` asks for four.
+RANKS = os.environ.get("TORTURE_RANKS", "2")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", RANKS]
 TRAINING = [*TORCHRUN, str(HERE / "faulty.py"), str(EXAMPLE), "--every", str(EVERY)]
 #: A run of five attempts on a machine that is busy with other tests.
 LONG = 5 * PATIENCE

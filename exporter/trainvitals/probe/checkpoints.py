@@ -27,13 +27,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trainvitals import probe
 from trainvitals.probe import manifest
 from trainvitals.probe.knobs import KNOBS
 from trainvitals.probe.manifest import NotWholeError, Saved
-from trainvitals.probe.resume_path import resume_path
+from trainvitals.probe.resume_path import resume_path, resume_since
 
 _NAME = re.compile(r"step-(\d{1,18})")
 PARTIAL = ".partial"
@@ -175,17 +175,18 @@ class Checkpoints:
     def newest(self, before: int | None = None) -> Saved | None:
         """Return the whole checkpoint that was saved last, of a step before ``before``; None where there is none.
 
-        What ``trainvitals run`` found for this start comes first, if it is one of these.  One that is damaged is passed
-        over, and told of as an event.
+        What ``trainvitals run`` found for this attempt comes first, if it is one of these and none was saved since: so
+        go on those that torchrun starts again within an attempt.  A damaged one is passed over, and told of as an event.
         """
-        readable = {saved.path: (saved.time, saved.step) for saved in self.all()}
+        readable = {saved.path: saved.time for saved in self.all()}
         paths = [os.path.join(self.folder, name) for name in self._names()]
         paths = [path for path in paths if before is None or _step_of(path) < before]
-        # One whose list is damaged was saved when its folder was changed.
-        paths.sort(key=lambda path: readable.get(path) or (_changed(path), _step_of(path)), reverse=True)
+        paths.sort(key=lambda path: (_time(readable, path), _step_of(path)), reverse=True)
         wanted = resume_path()
         if wanted is not None and before is None and os.path.realpath(wanted) in map(os.path.realpath, paths):
-            paths.insert(0, os.path.realpath(wanted))
+            since = resume_since()
+            later = [path for path in paths if since is not None and _time(readable, path) > since]
+            paths = [*later, os.path.realpath(wanted), *paths]
         elif wanted is not None and before is None and not paths:
             paths = [wanted]  # A clone begins where another run has saved.
         for path in paths:
@@ -234,7 +235,10 @@ def _step_of(path: str) -> int:
     return int(os.path.basename(path).removeprefix("step-"))
 
 
-def _changed(path: str) -> float:
+def _time(readable: Mapping[str, float], path: str) -> float:
+    """Return when a checkpoint was saved; one whose list is damaged, when its folder was changed."""
+    if path in readable:
+        return readable[path]
     try:
         return os.stat(path).st_mtime
     except OSError:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from trainvitals.probe.resume_path import RESUME_FROM
+from trainvitals.probe.resume_path import RESUME_FROM, RESUME_SINCE
 
 ATTEMPT = "TRAINVITALS_ATTEMPT"
 _PLACE = "{path}"
 
 
-def environment(environ: Mapping[str, str], *, attempt: int, checkpoint: str | None) -> dict[str, str]:
+def environment(environ: Mapping[str, str], *, attempt: int, checkpoint: str | None, now: float) -> dict[str, str]:
     """Return the environment of an attempt; without a checkpoint, one from outside does not count either."""
-    kept = {name: value for name, value in environ.items() if name != RESUME_FROM}
-    told = {} if checkpoint is None else {RESUME_FROM: checkpoint}
+    kept = {name: value for name, value in environ.items() if name not in {RESUME_FROM, RESUME_SINCE}}
+    told = {} if checkpoint is None else {RESUME_FROM: checkpoint, RESUME_SINCE: f"{now:.6f}"}
     return {**kept, **told, ATTEMPT: str(attempt)}
 
 

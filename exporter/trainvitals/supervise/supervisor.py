@@ -143,7 +143,7 @@ class Supervisor:
         state.attempt = max(state.attempt + 1, attempt_of_launchers(self._environ) if state.attempt < 0 else 0)
         choice = self._choice
         command = resume.with_flag(settings.command, settings.resume_flag, choice.path)
-        environ = resume.environment(self._environ, attempt=state.attempt, checkpoint=choice.path)
+        environ = resume.environment(self._environ, attempt=state.attempt, checkpoint=choice.path, now=self._clock())
         environ.update(self._own_variables())
         command = self._without_lost_devices(command, environ)
         state.mark, state.began = f"{os.getpid()}-{secrets.token_hex(8)}", self._clock()
