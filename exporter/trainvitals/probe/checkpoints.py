@@ -175,8 +175,8 @@ class Checkpoints:
     def newest(self, before: int | None = None) -> Saved | None:
         """Return the whole checkpoint that was saved last, of a step before ``before``; None where there is none.
 
-        What ``trainvitals run`` found for this attempt comes first, if it is one of these and none was saved since: so
-        go on those that torchrun starts again within an attempt.  A damaged one is passed over, and told of as an event.
+        What ``trainvitals run`` found for this attempt comes first, if it is one of these and none was saved since:
+        torchrun may start ranks again within an attempt.  A damaged one is passed over, and told of as an event.
         """
         readable = {saved.path: saved.time for saved in self.all()}
         paths = [os.path.join(self.folder, name) for name in self._names()]
