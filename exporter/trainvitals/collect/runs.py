@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from trainvitals.collect import data, log_errors
 from trainvitals.collect.keeper import Keeper
+from trainvitals.collect.odd_steps import OddSteps
 from trainvitals.collect.rank import FaultsNear, Rank
 from trainvitals.collect.source import Source
-from trainvitals.detect import Category, Detector, Verdict, stall, straggler
+from trainvitals.detect import Category, Detector, Verdict, recurring, stall, straggler
 from trainvitals.rankfile.ledger import Name
 
 #: Seconds for which a rank is remembered whose sources cannot be read any more, and how many such ranks.
@@ -74,6 +75,7 @@ class Runs:
         self._to_show: list[Rank] = []
         self._broken = 0
         self._stragglers: dict[str, straggler.Straggler] = {}
+        self._odd = OddSteps()
         #: Sources that were left out of the last poll: somebody else lives under their run and rank.
         self.duplicates = 0
 
@@ -103,6 +105,7 @@ class Runs:
         self._forget(shown, now)
         self._choose(shown, groups)
         self._compare(now)
+        self._odd.update(self._to_show)
 
     def _new_rank(self, group: Sequence[Source]) -> Rank:
         rank = Rank(group[0].identity, self._make_detectors())
@@ -201,6 +204,8 @@ class Runs:
                 except Exception:
                     rank.complain(f"detector {signal} has no verdict")
                     continue
+                if signal == recurring.RecurringOutlier.signal:
+                    verdict = self._odd.verdict(rank, verdict)
                 if verdict is not None:
                     verdicts.setdefault(signal, []).append((rank, verdict, category))
         findings = []

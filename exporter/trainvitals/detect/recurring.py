@@ -12,7 +12,9 @@ An outlier is one or two losses in a row above their neighbours, by 8 standard d
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict, one_by_one
 from trainvitals.detect.settings import setting
@@ -27,6 +29,15 @@ SINGLE = 2
 REMEMBERED, NAMED = 1024, 8
 #: Where so many would coincide by chance for each that did, nothing is said.
 CHANCE = 0.01
+#: Steps that a sentence names.
+NAMED_STEPS = 6
+
+
+class Odd(NamedTuple):
+    """What is known of the odd steps of a run: the loss there and the one before, and how many losses there were."""
+
+    steps: Mapping[int, tuple[float, float]]
+    points: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +75,8 @@ class RecurringOutlier:
         #: Outliers of this attempt and of those before, each with the loss before it; and how many losses those had.
         self._odd: dict[int, tuple[float, float]] = {}
         self._before: dict[int, tuple[float, float]] = {}
+        #: The counts of the outliers of this attempt: by them what was in their batches is asked for.
+        self._counts: dict[int, int] = {}
         self._points = self._points_before = 0
         #: Of the attempts after the first: all outliers, and those that were odd before (step, count, loss, level).
         self._again = 0
@@ -74,6 +87,11 @@ class RecurringOutlier:
     def outliers(self) -> dict[int, tuple[float, float]]:
         """The steps of outliers so far, of all attempts: the loss there, and the one before."""
         return {**self._before, **self._odd}
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """The counts of the steps of outliers of this attempt."""
+        return self._counts
 
     @property
     def points(self) -> int:
@@ -139,7 +157,7 @@ class RecurringOutlier:
         while len(self._before) > REMEMBERED:
             del self._before[next(iter(self._before))]
         self._points_before += self._points
-        self._odd, self._pending, self._points, self._is_rise = {}, [], 0, False
+        self._odd, self._counts, self._pending, self._points, self._is_rise = {}, {}, [], 0, False
         # The level stays until there is another: what recurs may come at once.
         self._fresh = []
         return True
@@ -174,6 +192,7 @@ class RecurringOutlier:
         for number, count, loss in pending:
             if len(self._odd) < REMEMBERED:
                 self._odd[number] = (loss, self._usual)
+                self._counts[number] = count
             if not self._points_before:
                 continue
             before = self._before.get(number)
@@ -213,9 +232,28 @@ class RecurringOutlier:
             statistics=statistics,
             counts=tuple(count for _, count, _, _ in self._recurred),
             severity="warning",
-            action=_ACTION,
+            action=ACTION,
             confidence=0.9,
         )
+
+
+def shared(mine: Odd, theirs: Odd) -> list[int]:
+    """Return the steps that are odd in two runs, in order; none where they may be by chance, or are one run told twice.
+
+    By chance, so many steps coincide as both have outliers, over the steps that the shorter one has.
+    """
+    steps = sorted(
+        step for step in mine.steps.keys() & theirs.steps.keys() if not is_same(mine.steps[step], theirs.steps[step])
+    )
+    by_chance = len(mine.steps) * len(theirs.steps) / max(1, min(mine.points, theirs.points))
+    return steps if by_chance <= CHANCE * len(steps) else []
+
+
+def in_words(steps: Sequence[int], run: str) -> str:
+    """Say that some steps are odd in another run too."""
+    named = ", ".join(map(str, steps[:NAMED_STEPS])) + (", ..." if len(steps) > NAMED_STEPS else "")
+    what = f"step {named} is" if len(steps) == 1 else f"steps {named} are"
+    return f"{what} odd in run {run} too: with one order of the data, it is in the data"
 
 
 def is_same(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -223,7 +261,7 @@ def is_same(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return str(one) == str(other)
 
 
-_ACTION = (
+ACTION = (
     "data: open what was in the batches of these steps, and leave out what is damaged, empty, repeated or of another "
     "kind; parameters: change none for it"
 )

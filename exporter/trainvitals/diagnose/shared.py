@@ -10,16 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from trainvitals.detect.recurring import CHANCE, RecurringOutlier, is_same
+from trainvitals.detect import recurring
+from trainvitals.detect.recurring import RecurringOutlier
 from trainvitals.diagnose.case import Case
 from trainvitals.diagnose.signals import Signal, State
 
-#: Steps that are named, and runs beyond which pairs are too many to look at.
-_NAMED, _MOST_RUNS = 6, 512
-_ACTION = (
-    "data: open what was in the batches of these steps, and leave out what is damaged, empty, repeated or of another "
-    "kind; parameters: change none for it"
-)
+#: Runs beyond which pairs are too many to look at.
+_MOST_RUNS = 512
 
 
 def mark(cases: Sequence[Case], rows: Sequence[Sequence[Signal]]) -> list[list[Signal]]:
@@ -29,7 +26,7 @@ def mark(cases: Sequence[Case], rows: Sequence[Sequence[Signal]]) -> list[list[S
     for (one, mine), (other, theirs) in combinations(enumerate(outliers), 2):
         if mine is None or theirs is None:
             continue
-        for step in _shared(mine, theirs):
+        for step in recurring.shared(mine, theirs):
             shared[one].setdefault(step, cases[other].name)
             shared[other].setdefault(step, cases[one].name)
     return [
@@ -38,31 +35,22 @@ def mark(cases: Sequence[Case], rows: Sequence[Sequence[Signal]]) -> list[list[S
     ]
 
 
-def _outliers(case: Case) -> RecurringOutlier | None:
-    return next((found for found in case.detectors if isinstance(found, RecurringOutlier) and found.outliers), None)
-
-
-def _shared(one: RecurringOutlier, other: RecurringOutlier) -> list[int]:
-    """Return the steps that are odd in both, in order; none where they may be by chance, or are one run told twice."""
-    mine, theirs = one.outliers, other.outliers
-    steps = sorted(step for step in mine.keys() & theirs.keys() if not is_same(mine[step], theirs[step]))
-    by_chance = len(mine) * len(theirs) / max(1, min(one.points, other.points))
-    return steps if by_chance <= CHANCE * len(steps) else []
+def _outliers(case: Case) -> recurring.Odd | None:
+    found = next((one for one in case.detectors if isinstance(one, RecurringOutlier) and one.outliers), None)
+    return None if found is None else recurring.Odd(found.outliers, found.points)
 
 
 def _marked(row: Signal, found: Mapping[int, str]) -> Signal:
     if row.is_finding:
         return row
     steps = sorted(found)
-    named = ", ".join(map(str, steps[:_NAMED])) + (", ..." if len(steps) > _NAMED else "")
-    what = f"step {named} is" if len(steps) == 1 else f"steps {named} are"
     return replace(
         row,
         state=State.watch,
         severity="info",
         since_step=steps[0],
-        evidence=f"{what} odd in run {found[steps[0]]} too: with one order of the data, it is in the data",
-        action=_ACTION,
+        evidence=recurring.in_words(steps, found[steps[0]]),
+        action=recurring.ACTION,
         confidence=0.9,
         gated="",
     )
