@@ -8,6 +8,7 @@ import yaml
 from trainvitals import detect
 from trainvitals.detect import rules
 from trainvitals.detect.spike import SpikeSettings
+from trainvitals.telemetry import Step
 
 
 def test_without_rules_all_is_as_ever():
@@ -91,3 +92,47 @@ def test_a_mistake_is_told_in_one_line(document, message):
 
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
+
+
+#: A setting of each signal that has some, with a value that cannot be and one that can.
+SETTINGS = {
+    "loss_nonfinite": ("hold_steps", -1, 7),
+    "loss_collapsed": ("zeros", 2, 9),
+    "loss_diverged": ("far", 0.5, 3.0),
+    "outlier_recurs": ("sigmas", -1, 6.0),
+    "loss_spike": ("hold_steps", -1, 7),
+    "loss_drift": ("in_a_row", 0, 3),
+    "gradient_anomaly": ("factor", 0.5, 20.0),
+    "loss_not_falling": ("fall", 2.0, 0.1),
+    "plateau": ("gain", 1.5, 0.01),
+    "data_starvation": ("warning", 1.5, 0.5),
+    "communication_bound": ("warning", 1.5, 0.4),
+    "bottleneck": ("waits", 1.5, 0.3),
+}
+
+
+@pytest.mark.parametrize("signal", SETTINGS)
+def test_a_setting_reaches_its_detector(signal):
+    """What a file says is what the detector goes by, and what cannot be is refused in one line that names it."""
+    name, wrong, good = SETTINGS[signal]
+    (detector,) = (one for one in rules.parse({signal: {name: good}}).build() if one.signal == signal)
+
+    assert getattr(detector._settings, name) == good
+    with pytest.raises(rules.RulesError, match=rf"^detectors\.{signal}\.{name}: expected .*$"):
+        rules.parse({signal: {name: wrong}})
+
+
+def test_a_changed_threshold_changes_the_verdict():
+    """A gradient of 15 times its median explodes by default, and not where 20 times are allowed."""
+
+    def active(document):
+        (detector,) = (one for one in rules.parse(document).build() if one.signal == "gradient_anomaly")
+        for step in range(400):
+            norm = 15.0 if step >= 300 else 1.0 + 0.01 * (step % 7)
+            detector.observe(Step(step, step, float(step), {"loss": 2.0, "grad_norm": norm}))
+            if detector.verdict() is not None and detector.verdict().active:
+                return True
+        return False
+
+    assert active({})
+    assert not active({"gradient_anomaly": {"factor": 20.0}})

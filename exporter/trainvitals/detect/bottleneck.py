@@ -7,7 +7,10 @@ keeps its devices at work gets faster with more.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.settings import setting
 from trainvitals.detect.shares import PHASES, Share
 from trainvitals.telemetry import Event, Step, Steps
 
@@ -32,14 +35,24 @@ ACTIONS = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class BottleneckSettings:
+    """Thresholds."""
+
+    waits: float = setting(WAITS, "share of the time", "less waiting than this is no bottleneck", most=1.0)
+    busy: float = setting(BUSY, "share of the other time", "a device that computes so much is the bottleneck", most=1.0)
+
+
 class Bottleneck:
     """Says which of data, communication, host and devices holds the training up."""
 
     signal = "bottleneck"
     category: Category = "resource"
     needs = "two minutes of training with the phases of the probe (for devices: with PyTorch on one)"
+    settings = BottleneckSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: BottleneckSettings = BottleneckSettings()) -> None:
+        self._settings = settings
         self._shares = {name: Share() for name in ("data", "communication", "device")}
         self._has_device = False
 
@@ -65,12 +78,12 @@ class Bottleneck:
         data, communication, device = (shares[name] or 0.0 for name in ("data", "communication", "device"))
         if shares["data"] is None:
             return None
-        if max(data, communication) >= WAITS:
+        if max(data, communication) >= self._settings.waits:
             answer = "data" if data >= communication else "communication"
         elif not self._has_device:
             return None
         else:
-            answer = "device" if device >= BUSY * (1.0 - data - communication) else "host"
+            answer = "device" if device >= self._settings.busy * (1.0 - data - communication) else "host"
         statistics = {"data": data, "communication": communication}
         if self._has_device:
             statistics["device"] = device

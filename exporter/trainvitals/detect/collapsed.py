@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
+from trainvitals.detect.settings import setting
 from trainvitals.telemetry import Step, Steps
 
 #: So many exact zeros in a row; with a gradient norm that is not finite or does not move by a digit, two fewer.
@@ -24,6 +26,13 @@ DIGITS = 5
 _MOST_DECIMALS = 6
 
 
+@dataclass(frozen=True, kw_only=True)
+class CollapsedSettings:
+    """Thresholds."""
+
+    zeros: int = setting(ZEROS, "losses", "so many in a row that are no losses any more", least=3)
+
+
 class LossCollapsed:
     """Active from the fifth loss in a row that is exactly 0, until one is not.
 
@@ -33,8 +42,10 @@ class LossCollapsed:
     signal = "loss_collapsed"
     category: Category = "parameter"
     needs = "8 losses above 0.02"
+    settings = CollapsedSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CollapsedSettings = CollapsedSettings()) -> None:
+        self._settings = settings
         self._before: deque[float] = deque(maxlen=BEFORE)
         self._zeros = 0
         self._since = 0
@@ -65,7 +76,7 @@ class LossCollapsed:
             self._broken = False
         self._zeros += 1
         norm = step.values.get("grad_norm")
-        if norm is not None and self._zeros <= ZEROS:
+        if norm is not None and self._zeros <= self._settings.zeros:
             self._broken = self._broken or not math.isfinite(norm)
             self._norms.add(norm)
 
@@ -86,7 +97,7 @@ class LossCollapsed:
     @property
     def held(self) -> bool:
         """Whether the signal is on."""
-        return self._zeros >= ZEROS - FEWER
+        return self._zeros >= self._settings.zeros - FEWER
 
     def verdict(self) -> Verdict | None:
         """Return the number of zeros over 5 (over 3 where the gradient norm is odd as well); None at the beginning."""
@@ -96,7 +107,7 @@ class LossCollapsed:
         if not self._zeros or min(self._before) < max(LEAST, DIGITS * _last_digit(self._before)):
             return Verdict(ratio=0.0, statistics=statistics, severity="info")
         odd = self._broken or (len(self._norms) == 1 and self._zeros > 1)
-        ratio = self._zeros / (ZEROS - FEWER if odd else ZEROS)
+        ratio = self._zeros / (self._settings.zeros - FEWER if odd else self._settings.zeros)
         if ratio < 1.0:
             return Verdict(ratio=ratio, statistics=statistics, severity="info")
         evidence = f"since step {self._since}: loss is exactly 0, from {self._before[-1]:.4g} before"

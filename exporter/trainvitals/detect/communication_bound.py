@@ -8,7 +8,10 @@ so the thresholds here are those of the other waits: 20 % advice, 50 % a warning
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from trainvitals.detect.base import Category, Verdict
+from trainvitals.detect.settings import setting
 from trainvitals.detect.shares import PHASES, Finding, Share
 from trainvitals.telemetry import Event, Step, Steps
 
@@ -20,16 +23,26 @@ _ACTION = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommunicationSettings:
+    """Thresholds."""
+
+    info: float = setting(INFO, "share of the time", "so much waiting for communication is information", most=1.0)
+    warning: float = setting(WARNING, "share of the time", "and so much a warning", most=1.0)
+
+
 class CommunicationBound:
     """Watches the share of exposed communication in the last ten minutes of training; ratio 1 is 20 %."""
 
     signal = "communication_bound"
     category: Category = "resource"
     needs = "two minutes of training with a phase communication (the probe measures it with PyTorch's DDP)"
+    settings = CommunicationSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CommunicationSettings = CommunicationSettings()) -> None:
+        self._settings = settings
         self._share = Share()
-        self._finding = Finding(INFO, WARNING)
+        self._finding = Finding(settings.info, settings.warning)
         self._is_told = False
 
     @property

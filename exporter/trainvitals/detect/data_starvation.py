@@ -11,9 +11,11 @@ that the training could not go on without count.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import mul, sub
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
+from trainvitals.detect.settings import setting
 from trainvitals.detect.shares import PHASES, Finding, Share
 from trainvitals.telemetry import Event, Step, Steps
 
@@ -28,6 +30,14 @@ _ACTION = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StarvationSettings:
+    """Thresholds."""
+
+    info: float = setting(INFO, "share of the time", "so much waiting for data is information", most=1.0)
+    warning: float = setting(WARNING, "share of the time", "and so much a warning", most=1.0)
+
+
 class DataStarvation:
     """Watches the share of waits for data in the last ten minutes of training; ratio 1 is 20 %."""
 
@@ -36,10 +46,12 @@ class DataStarvation:
     needs = (
         "two minutes of training with its waits for data (data_seconds and step_seconds, or the phases of the probe)"
     )
+    settings = StarvationSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: StarvationSettings = StarvationSettings()) -> None:
+        self._settings = settings
         self._share = Share()
-        self._finding = Finding(INFO, WARNING)
+        self._finding = Finding(settings.info, settings.warning)
         self._number = -1
         self._to_skip = SKIPPED_LINES
 

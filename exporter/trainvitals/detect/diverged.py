@@ -31,21 +31,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from trainvitals.detect.base import Category, Verdict, by_pieces
 from trainvitals.detect.evaluations import validation_loss
 from trainvitals.detect.metric_names import Companions
 from trainvitals.detect.segments import Kind, Segment
+from trainvitals.detect.settings import setting
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.telemetry import Event, Step, Steps
 
 GROUP = 5
-FAR, FAR_POINTS, FAR_SHARE, MOST_POINTS = 2.0, 10, 0.005, 200
-RISEN, RISEN_POINTS, RISING_SCORE, RISING_NOISES = 1.25, 20, 2.33, 6.0
+FAR_POINTS, FAR_SHARE, MOST_POINTS = 10, 0.005, 200
+RISEN_POINTS, RISING_SCORE, RISING_NOISES = 20, 2.33, 6.0
 FAR_LONGER = 4
 LEAST_OF_FIRST = 0.05
 #: A log of so many losses is short; there a jump over so much more than the groups before is enough.
-SHORT, JUMP = 200, 1.25
+SHORT = 200
 #: How long a loss must be above twice that of the untrained model: five times as long as bumps of healthy runs.
 BLOWN_STEPS = 50
 _LARGEST = 1e6
@@ -53,6 +55,17 @@ _LARGEST = 1e6
 _GROUPS = 64
 #: And so many are remembered.
 _BEFORE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class DivergedSettings:
+    """Thresholds."""
+
+    far: float = setting(2.0, "times the lowest level", "every one of the last losses is above it", least=1.0)
+    risen: float = setting(1.25, "times the lowest level", "every one of more losses, and they rise still", least=1.0)
+    jump: float = setting(
+        1.25, "times the losses before", "a jump in a short log is so much higher than what was before", least=1.0
+    )
 
 
 class LossDiverged:
@@ -66,8 +79,10 @@ class LossDiverged:
     needs = "15 losses, all of them positive"
     #: Changes after which twice the lowest level is no sign.
     segments: frozenset[Kind] = frozenset({"sequence_length", "data"})
+    settings = DivergedSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: DivergedSettings = DivergedSettings()) -> None:
+        self._settings = settings
         self._gated = ""
         self._beside = Companions()
         self._begin()
@@ -180,7 +195,11 @@ class LossDiverged:
         """Return up to where the lowest loss of a group is nothing to any test; below 0, while each is looked at."""
         if self._first is None or self._best == math.inf:
             return -1.0
-        return RISEN * self._best if self._untrained is None else min(RISEN * self._best, FAR * self._untrained)
+        return (
+            self._settings.risen * self._best
+            if self._untrained is None
+            else min(self._settings.risen * self._best, self._settings.far * self._untrained)
+        )
 
     def _pass(self, newest: list[tuple[float, ...]]) -> None:
         """Take groups that are usual, of which these are the last."""
@@ -200,7 +219,7 @@ class LossDiverged:
         if self._last < 0 and event.step <= 1:
             self._untrained = float(loss) if self._untrained is None else self._untrained
         elif self._untrained is not None and self._usable and not self._beside.free and event.step >= self._last:
-            limit = RISEN * self._untrained
+            limit = self._settings.risen * self._untrained
             is_worse = loss > limit and min([self._lowest, *self._group]) > limit
             if is_worse and not self._found:
                 self._found, self._since, self._before = "worse", max(0, event.step), self._untrained
@@ -240,25 +259,25 @@ class LossDiverged:
 
     def _compare(self, untrained: float, ordered: list[float], last: int) -> None:
         """Compare 5 losses with the model that knew nothing."""
-        if not self._found and ordered[0] > FAR * untrained and last - self._group_began >= BLOWN_STEPS:
+        if not self._found and ordered[0] > self._settings.far * untrained and last - self._group_began >= BLOWN_STEPS:
             self._found, self._since, self._before, self._level = "blown", self._group_began, untrained, ordered[-1]
-            self._ratio = ordered[0] / untrained / FAR
+            self._ratio = ordered[0] / untrained / self._settings.far
         elif self._found in {"blown", "worse"}:
-            limit = (1.0 + (FAR if self._found == "blown" else RISEN)) / 2.0
+            limit = (1.0 + (self._settings.far if self._found == "blown" else self._settings.risen)) / 2.0
             if ordered[-1] <= limit * untrained:
                 self._found, self._ratio = "", 0.0
 
     def _test(self, group: list[float], ordered: list[float]) -> None:
         best, lowest = self._best, ordered[0]
-        if lowest <= RISEN * best and not self._found:
+        if lowest <= self._settings.risen * best and not self._found:
             # As nearly always.
             self._far = self._risen = 0
             self._recent.clear()
             self._ratio = 0.0
             return
         margin = LEAST_OF_FIRST * self._start
-        is_far = lowest > max(FAR * best, best + margin)
-        is_risen = lowest > max(RISEN * best, best + margin)
+        is_far = lowest > max(self._settings.far * best, best + margin)
+        is_risen = lowest > max(self._settings.risen * best, best + margin)
         if is_risen:
             self._risen_since = self._risen_since if self._risen else self._group_began
             self._risen += GROUP
@@ -277,7 +296,13 @@ class LossDiverged:
         if lowest <= self._far_before and far < FAR_LONGER:
             far = min(far, 0.99)
         before = list(self._highest)[-3:-1]
-        if is_far and not self._found and before and self._trace.points <= SHORT and lowest > JUMP * max(before):
+        if (
+            is_far
+            and not self._found
+            and before
+            and self._trace.points <= SHORT
+            and lowest > self._settings.jump * max(before)
+        ):
             self._found, self._since, self._before = "jumped", self._group_began, self._best
             self._level = ordered[GROUP // 2]
         rising = self._risen / RISEN_POINTS
@@ -296,14 +321,16 @@ class LossDiverged:
         elif rising >= 1.0 and not self._found:
             self._found, self._since, self._level, self._before = "rising", self._risen_since, level, self._best
         if self._found:
-            limit = (1.0 + (RISEN if self._found == "rising" else FAR)) / 2.0
+            limit = (1.0 + (self._settings.risen if self._found == "rising" else self._settings.far)) / 2.0
             if level <= limit * self._best:
                 self._found = ""
             elif level > 1.5 * self._level:
                 self._level = level
         # Below 1 as long as nothing is found: the finding ends by its own rule.
         ratio = max(far, rising)
-        self._ratio = min(max(ratio, level / self._best / FAR, 1.0), _LARGEST) if self._found else min(ratio, 0.99)
+        self._ratio = (
+            min(max(ratio, level / self._best / self._settings.far, 1.0), _LARGEST) if self._found else min(ratio, 0.99)
+        )
 
     @property
     def held(self) -> bool:

@@ -16,22 +16,22 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from trainvitals.detect.base import Category, Severity, Verdict, by_pieces
 from trainvitals.detect.metric_names import Companions
 from trainvitals.detect.segments import Kind as Segments
 from trainvitals.detect.segments import Segment
+from trainvitals.detect.settings import setting
 from trainvitals.detect.window import middle
 from trainvitals.telemetry import Step, Steps
 
 Kind = Literal["exploding", "vanishing", "broken", "scale"]
 
-FACTOR, EXPLODING_POINTS = 10.0, 5
 BASELINE, REFRESH = 128, 16
 #: Norms are large and fall fast in the first steps of a run.
 WARMUP_POINTS = 64
-TINY, VANISHING_POINTS = 1e-7, 20
 #: The share of the first loss below which a model knows all that there is.
 KNOWN = 0.01
 BROKEN_POINTS = 33
@@ -39,6 +39,16 @@ HALVINGS, WITHIN_STEPS, SETTLED_REPORTS = 8, 100, 20
 #: A finding is held for so many reports, so that a scrape sees it.
 HOLD_POINTS = 16
 _PIECE = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSettings:
+    """Thresholds."""
+
+    factor: float = setting(10.0, "times the median", "a norm above it explodes", least=1.0)
+    exploding_points: int = setting(5, "norms", "so many in a row explode", least=1)
+    tiny: float = setting(1e-7, "norm", "a norm below it has vanished")
+    vanishing_points: int = setting(20, "norms", "so many in a row have vanished", least=1)
 
 
 class GradientAnomaly:
@@ -52,8 +62,10 @@ class GradientAnomaly:
     needs = "64 gradient norms, or 20 equal loss scales"
     #: What the noise of a gradient depends on.
     segments: frozenset[Segments] = frozenset({"batch_size", "sequence_length", "precision", "data"})
+    settings = GradientSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: GradientSettings = GradientSettings()) -> None:
+        self._settings = settings
         self._last = -1
         self._gated = ""
         self._beside = Companions()
@@ -112,7 +124,7 @@ class GradientAnomaly:
             self._equal += 1
             self._settled = self._settled or self._equal >= SETTLED_REPORTS
         if norm is not None:
-            if TINY <= norm <= FACTOR * self._median and self._quiet:
+            if self._settings.tiny <= norm <= self._settings.factor * self._median and self._quiet:
                 self._keep((norm,))
             elif not values.get("skipped"):
                 self._take_odd(norm, step.step, values.get("loss"))
@@ -152,13 +164,13 @@ class GradientAnomaly:
         if "grad_norm" not in steps.columns:
             return True
         low, high = steps.extent("grad_norm")
-        if not TINY <= low <= high < math.inf:
+        if not self._settings.tiny <= low <= high < math.inf:
             return False
         if anew or not self._norms:
-            return high <= FACTOR * low
+            return high <= self._settings.factor * low
         # No median is below all that it is of.
-        return high <= FACTOR * min(low, *self._norms) or (
-            self._age + len(steps) <= REFRESH and high <= FACTOR * self._median
+        return high <= self._settings.factor * min(low, *self._norms) or (
+            self._age + len(steps) <= REFRESH and high <= self._settings.factor * self._median
         )
 
     def _keep(self, norms: Sequence[float]) -> None:
@@ -181,17 +193,20 @@ class GradientAnomaly:
 
     def _take_odd(self, norm: float, step: int, loss: float | None) -> None:
         finite = math.isfinite(norm)
-        exploding = finite and norm > FACTOR * self._median
-        tiny = 0.0 < norm < TINY or (norm == 0.0 and self._points >= VANISHING_POINTS)
+        exploding = finite and norm > self._settings.factor * self._median
+        tiny = 0.0 < norm < self._settings.tiny or (norm == 0.0 and self._points >= self._settings.vanishing_points)
         if tiny and loss is not None and self._first_loss is not None and abs(loss) < KNOWN * abs(self._first_loss):
             tiny = False
-        self._count("exploding", exploding, EXPLODING_POINTS, step, f"more than 10 times its median {self._median:.3g}")
-        self._count("vanishing", tiny, VANISHING_POINTS, step, "below 1e-7")
+        settings = self._settings
+        text = f"more than {settings.factor:g} times its median {self._median:.3g}"
+        self._count("exploding", exploding, settings.exploding_points, step, text)
+        text = f"below {settings.tiny:g}".replace("e-0", "e-")
+        self._count("vanishing", tiny, settings.vanishing_points, step, text)
         self._count("broken", not finite, BROKEN_POINTS, step, "not finite")
         self._quiet = not any(count for count, _ in self._runs.values())
-        if finite and norm >= TINY:
+        if finite and norm >= self._settings.tiny:
             # Capped, or a level that stays would never become the baseline, and an explosion would at once.
-            self._keep((min(norm, FACTOR * self._median),))
+            self._keep((min(norm, self._settings.factor * self._median),))
 
     def _count(self, kind: Kind, seen: bool, wanted: int, step: int, what: str) -> None:
         run = self._runs[kind]

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 
 from trainvitals.detect.base import Category, Latch, Timeline, Verdict, by_pieces
 from trainvitals.detect.metric_names import is_loss
+from trainvitals.detect.settings import setting
 from trainvitals.telemetry import Step, Steps
 
 #: Long enough for several scrapes and for Alertmanager's group wait; then the counter alone remembers.
@@ -29,6 +31,14 @@ PARTS = 8
 _LONGEST = 64
 
 
+@dataclass(frozen=True, kw_only=True)
+class NonfiniteSettings:
+    """Thresholds."""
+
+    hold_seconds: float = setting(HOLD_SECONDS, "seconds", "so long it stays on, for a scrape to see it")
+    hold_steps: int = setting(HOLD_STEPS, "steps", "and for so long")
+
+
 class NonfiniteLoss:
     """Active from the first step whose loss is NaN or infinite until 100 steps and 5 minutes without one.
 
@@ -41,9 +51,11 @@ class NonfiniteLoss:
     signal = "loss_nonfinite"
     category: Category = "parameter"
     needs = "a step with a loss"
+    settings = NonfiniteSettings
 
-    def __init__(self) -> None:
-        self._latch = Latch(hold_seconds=HOLD_SECONDS, hold_steps=HOLD_STEPS)
+    def __init__(self, settings: NonfiniteSettings = NonfiniteSettings()) -> None:
+        self._settings = settings
+        self._latch = Latch(hold_seconds=settings.hold_seconds, hold_steps=settings.hold_steps)
         self._timeline = Timeline()
         self._seen = False
         self._searching = 0

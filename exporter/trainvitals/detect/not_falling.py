@@ -20,10 +20,11 @@ A run that has learnt once is never judged again here: that it is flat later is
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
 from trainvitals.detect.metric_names import Companions
+from trainvitals.detect.settings import setting
 from trainvitals.detect.trend import Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Event, Step, Steps
@@ -56,6 +57,15 @@ WARM_UP_SHARE = 1.01
 _FIRSTS = 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class NotFallingSettings:
+    """Thresholds."""
+
+    points: int = setting(POINTS, "losses", "so many are needed, behind the last rise of the learning rate", least=8)
+    steps: int = setting(STEPS, "steps", "and so many, where a point is no epoch")
+    fall: float = setting(FALL, "share of the loss", "less of a fall than this is none", most=1.0)
+
+
 class LossNotFalling:
     """Active while a run that was seen from its beginning has not learnt; released as soon as it does.
 
@@ -65,8 +75,10 @@ class LossNotFalling:
     signal = "loss_not_falling"
     category: Category = "parameter"
     needs = "the beginning of the run, and 20 losses (200 steps or 20 epochs) behind the warm-up"
+    settings = NotFallingSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: NotFallingSettings = NotFallingSettings()) -> None:
+        self._settings = settings
         self._evaluations = 0
         #: Where the run began, over all of its attempts.
         self._highest = 0.0
@@ -177,7 +189,7 @@ class LossNotFalling:
 
     def _judge(self) -> None:
         points, blocks = self._trace.points, self._trace.blocks
-        if points < POINTS or self._signs or not self._is_beginning():
+        if points < self._settings.points or self._signs or not self._is_beginning():
             self._verdict, self._active = None, False
             return
         start = max(self._firsts[0][1], middle(sorted(value for _, value in self._firsts)))
@@ -193,7 +205,7 @@ class LossNotFalling:
             return
         behind = points - self._warm[0]
         epochs = 2 * self._evaluations >= points
-        if behind < POINTS or (not epochs and self._last - self._warm[1] < STEPS):
+        if behind < self._settings.points or (not epochs and self._last - self._warm[1] < self._settings.steps):
             self._verdict, self._active = None, False
             return
         score = mann_kendall(half)
@@ -201,7 +213,7 @@ class LossNotFalling:
         error = MEDIAN_ERROR * spread(late) / math.sqrt(len(late)) / start
         fall = 1.0 - level / start
         flat = self._flatness(fall, fall + TREND * error, score)
-        if TREND * error > FALL / 2:
+        if TREND * error > self._settings.fall / 2:
             flat = min(flat, 0.99)  # The noise could hide a fall, and among many tests one would find none.
         statistics = {"fall": fall, "trend_score": score, "level": level}
         if not self._active:
@@ -212,15 +224,15 @@ class LossNotFalling:
 
     def _may_be_slow(self, behind: int, most: float, values: list[float]) -> bool:
         """Whether a run may be slow and no more than that: flat for short, or falling as a whole."""
-        if behind < SURE_LONGER * self._active_at or (behind < SURE_POINTS and most >= FALL / 2):
+        if behind < SURE_LONGER * self._active_at or (behind < SURE_POINTS and most >= self._settings.fall / 2):
             return True
         return mann_kendall(values) < -TREND
 
     def _flatness(self, fall: float, most: float, score: float) -> float:
         """Return the ratio of the first test, for a fall and what it is at most."""
-        if fall < -2 * FALL:
+        if fall < -2 * self._settings.fall:
             return 0.0  # It rises: not this signal's.
-        flat = min(FALL / max(most, FALL / LARGEST), LARGEST)
+        flat = min(self._settings.fall / max(most, self._settings.fall / LARGEST), LARGEST)
         # What is active is released by a clear trend only, or it would come and go.
         if score < -TREND * (2 if self._active else 1):
             flat = min(flat, 1.0) * TREND / -score
@@ -241,7 +253,7 @@ class LossNotFalling:
             statistics=statistics,
             severity="warning",
             action=_ACTION_CHANCE if classes else _ACTION,
-            confidence=0.9 if classes or most < FALL / 2 else 0.7,
+            confidence=0.9 if classes or most < self._settings.fall / 2 else 0.7,
             gated=f"judged from step {self._warm[1]} on, behind the warm-up" if self._warm[1] else "",
         )
 

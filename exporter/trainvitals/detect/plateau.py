@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from trainvitals.detect.base import Category, Verdict, one_by_one
 from trainvitals.detect.segments import Kind, Segment
+from trainvitals.detect.settings import setting
 from trainvitals.detect.trend import Block, Trace, mann_kendall, spread
 from trainvitals.detect.window import MEDIAN_ERROR, middle
 from trainvitals.telemetry import Event, Step, Steps
@@ -53,6 +54,14 @@ class _Finding:
     evidence: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlateauSettings:
+    """Thresholds."""
+
+    points: int = setting(POINTS, "losses", "so many are needed", least=8)
+    gain: float = setting(GAIN, "share of the loss", "a last part that gains less is flat", most=1.0)
+
+
 class Plateau:
     """Watches ``values["loss"]``; on while the last quarter of the steps bought less than 0.3 % of the loss.
 
@@ -65,8 +74,10 @@ class Plateau:
     #: What a step costs and gains.
     segments: frozenset[Kind] = frozenset({"batch_size", "sequence_length", "data"})
     stops = True
+    settings = PlateauSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: PlateauSettings = PlateauSettings()) -> None:
+        self._settings = settings
         self._gated = ""
         self._points = self._evaluations = 0
         self._begin()
@@ -166,7 +177,7 @@ class Plateau:
         if self._trace.points <= 3:
             self._highest = max(self._highest, blocks[-1].value)
             self._from_beginning = blocks[0].last <= max(1, 3 * (blocks[-1].last - blocks[0].last))
-        if self._trace.points < POINTS or blocks[-1].last <= blocks[0].first:
+        if self._trace.points < self._settings.points or blocks[-1].last <= blocks[0].first:
             return
         first, last = blocks[0].first, blocks[-1].last
         third, fourth = (first + (last - first) * share for share in (0.5, 0.75))
@@ -182,24 +193,24 @@ class Plateau:
         hours = max(0.0, (after[-1].time - before[-1].time) / 3600.0)
         statistics = {"gain": gain, "gain_upper": gain + margin, "hours": round(hours, 3)}
         gated = self._gate(third, gain + margin, new)
-        if gated in {"", _RISES} and margin > GAIN and self._is_loud_and_flat(statistics):
+        if gated in {"", _RISES} and margin > self._settings.gain and self._is_loud_and_flat(statistics):
             return
-        limit = GAIN * (OFF if self._finding is not None else 1.0)
-        if gated or margin > GAIN or gain + margin >= limit:
+        limit = self._settings.gain * (OFF if self._finding is not None else 1.0)
+        if gated or margin > self._settings.gain or gain + margin >= limit:
             self._finding = self._candidate = None
-            ratio = 0.0 if gated else min(GAIN / max(gain, GAIN), 0.99)
-            known = gated or margin <= GAIN or gain - margin > GAIN
+            ratio = 0.0 if gated else min(self._settings.gain / max(gain, self._settings.gain), 0.99)
+            known = gated or margin <= self._settings.gain or gain - margin > self._settings.gain
             self._verdict = Verdict(ratio=ratio, statistics=statistics, severity="info", gated=gated) if known else None
             return
         if self._candidate is None:
             self._candidate = last
         if self._finding is None and last - first >= LONGER * (self._candidate - first):
-            self._finding = _Finding(before[0].first, _evidence(before[0].first, old, hours))
+            self._finding = _Finding(before[0].first, _evidence(before[0].first, old, hours, self._settings.gain))
         if self._finding is None:
             self._verdict = Verdict(ratio=0.99, statistics=statistics, severity="info")
             return
         self._verdict = Verdict(
-            ratio=max(1.0, min(GAIN / max(gain + margin, GAIN / 10.0), 10.0)),
+            ratio=max(1.0, min(self._settings.gain / max(gain + margin, self._settings.gain / 10.0), 10.0)),
             since_step=self._finding.since,
             evidence=self._finding.evidence,
             statistics=statistics,
@@ -244,7 +255,7 @@ class Plateau:
     def _gate(self, third: float, upper: float, level: float) -> str:
         if self._from_beginning and level > (1.0 - LEARNT) * self._highest:
             return "the run has not learnt yet"
-        if upper < -GAIN:
+        if upper < -self._settings.gain:
             return _RISES
         if self._peak_rate > 0.0 and self._rate < TAIL * self._peak_rate:
             return "the learning rate is below a tenth of its peak, where every loss is flat"
@@ -291,6 +302,6 @@ def _level(blocks: list[Block]) -> tuple[float, float]:
     return middle(sorted(values)), MEDIAN_ERROR * spread(values) / math.sqrt(len(values))
 
 
-def _evidence(since: int, level: float, hours: float) -> str:
-    text = f"since step {since}: loss fell by less than {GAIN:.1%} from {level:.4g}"
+def _evidence(since: int, level: float, hours: float, gain: float) -> str:
+    text = f"since step {since}: loss fell by less than {gain:.1%} from {level:.4g}"
     return f"{text} in the {hours:.1f} hours of the last quarter" if hours >= 0.1 else text

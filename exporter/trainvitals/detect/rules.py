@@ -213,6 +213,8 @@ def _yaml(value: object) -> str:
         return f"[{', '.join(_yaml(one) for one in value)}]"
     if isinstance(value, float):
         text = f"{value:.10g}"
+        if float(text) != value:
+            text = repr(value)
         # YAML 1.1 wants a point and a sign in an exponent.
         return text if "e" not in text else f"{value:.1e}"
     return str(value)
