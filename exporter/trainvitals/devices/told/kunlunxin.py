@@ -48,7 +48,6 @@ def parse(texts: Sequence[str]) -> Sequence[Card] | None:
                 (found.get("serial number", ""),),
                 facts(found, *_FACTS),
                 (found.get("memory usage/used"), found.get("memory usage/total")),
-                health="",
             )
             for place, found in enumerate(sections(text, _BEGIN))
         ]
