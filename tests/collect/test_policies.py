@@ -36,16 +36,32 @@ class Rounds:
 
     def __init__(self, given, **policy):
         self.attempt = 0
+        self.obeyed = {}
         self.policies = Policies([PolicySettings(signal="stop_loss", **policy)], given)
 
     def look(self, now, *, ratio=1.5, severity="warning", up=True):
         """Take one round, and wait until its order was obeyed or not."""
         identity = SimpleNamespace(run="a", attempt=self.attempt)
-        rank = SimpleNamespace(identity=identity, started=float(self.attempt), up=up)
+        rank = SimpleNamespace(identity=identity, started=float(self.attempt), up=up, obeyed=self.obeyed)
         finding = Finding("stop_loss", "parameter", Verdict(ratio=ratio, severity=severity), (0,))
         self.policies.observe({"a": [rank]}, {"a": [finding]}, now)
         for watch in self.policies._watches.values():
             wait_until(lambda watch=watch: watch.work is None or watch.work.done())
+
+
+def test_an_exporter_that_was_started_again_gives_no_order_twice():
+    """The rank has said that it obeyed this policy in this attempt; one of another policy, or an older one, is none."""
+    given = Given()
+    rounds = Rounds(given, order="pause", after="10m")
+    rounds.attempt, rounds.obeyed = 3, {("policy stop_loss", "pause"): 5.0}
+    for now in (10.0, 700.0, 1400.0):
+        rounds.look(now)
+    assert given.orders == []
+
+    rounds.attempt, rounds.obeyed = 6, {("policy stop_loss", "pause"): 5.0, ("policy plateau", "pause"): 7.0}
+    for now in (2000.0, 2700.0):
+        rounds.look(now)
+    assert len(given.orders) == 1
 
 
 def test_an_order_is_given_once_when_the_signal_has_been_on_for_long_enough(caplog):

@@ -1,12 +1,14 @@
 """Policies: when a signal has been on for so long, the exporter gives an order by itself.  Off unless settings say so.
 
 A finding that is only information gives no order.  Once an order was obeyed, the same policy gives none again to this
-attempt of the run; one that was not obeyed is given again after the same time, three times in all.
+attempt of the run, also when the exporter was started again meanwhile: the ranks have said what they obeyed, and by
+whom.  One that was not obeyed is given again after the same time, three times in all.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,7 +68,9 @@ class Policies:
             for place, policy in enumerate(self._policies):
                 watch = self._watches.get((run, place))
                 if watch is None or watch.attempt[0] != attempt[0] or watch.attempt[1] < attempt[1]:
-                    watch = self._watches[run, place] = _Watch(attempt)
+                    watch = self._watches[run, place] = _Watch(
+                        attempt, is_obeyed=_was_obeyed(policy, ranks, attempt[1])
+                    )
                 self._look(run, policy, watch, now, is_on=policy.signal in on)
         self._watches = {key: watch for key, watch in self._watches.items() if key[0] in by_run}
 
@@ -96,8 +100,17 @@ class Policies:
             policy.after,
             policy.order,
         )
-        by = f"policy {policy.signal}"
-        watch.work = self._threads.submit(self._steering.give, run, policy.order, values, by=by)
+        watch.work = self._threads.submit(self._steering.give, run, policy.order, values, by=_giver(policy))
+
+
+def _giver(policy: PolicySettings) -> str:
+    """Return who gives its order, as the record says."""
+    return f"policy {policy.signal}"
+
+
+def _was_obeyed(policy: PolicySettings, ranks: Sequence[Rank], started: float) -> bool:
+    """Whether ranks have obeyed a policy since their attempt began."""
+    return any(rank.obeyed.get((_giver(policy), policy.order), -math.inf) >= started for rank in ranks)
 
 
 def _tell(run: str, policy: PolicySettings, work: Future[Done]) -> bool:

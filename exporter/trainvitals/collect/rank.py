@@ -115,6 +115,8 @@ class Rank:
     checkpoint: Event | None = None
     checkpoints: int = 0
     checkpoint_failures: int = 0
+    #: When an order was obeyed last (wall time), by who gave it and what it was.
+    obeyed: dict[tuple[str, str], float] = field(default_factory=dict)
     data: RankData = field(default_factory=RankData)
     changes: Changes = field(default_factory=Changes)
     log_errors: LogErrors = field(default_factory=LogErrors)
@@ -328,6 +330,14 @@ class Rank:
             who = self.identity
             log.warning("run %r, rank %d: %s", who.run, who.rank, message, exc_info=True)  # noqa: LOG014  its callers'
 
+    def _take_order(self, event: Event) -> None:
+        by, what = event.fields.get("by"), event.fields.get("what")
+        if isinstance(by, str) and isinstance(what, str):
+            last = max(event.time, self.obeyed.pop((by, what), event.time))
+            self.obeyed[by, what] = last
+            if len(self.obeyed) > MAX_KINDS:
+                del self.obeyed[next(iter(self.obeyed))]
+
     def _take_event(self, event: Event) -> None:
         if event.kind == "lineage":
             return
@@ -340,6 +350,8 @@ class Rank:
             elif event.fields.get("error") != "KeyboardInterrupt":
                 # Ctrl-C inside a save is what somebody wanted.
                 self.checkpoint_failures += 1
+        if event.kind == "order" and event.fields.get("state") == "done":
+            self._take_order(event)
         values = event.fields.get("values")
         if event.kind == "evaluation" and isinstance(values, dict):
             split = str(event.fields.get("name"))

@@ -18,6 +18,7 @@ from typing import Any
 
 from trainvitals.ctl.clone import plan
 from trainvitals.ctl.remote import Node
+from trainvitals.ctl.several import Several
 from trainvitals.ctl.supervised import Supervised
 from trainvitals.orders import in_words
 from trainvitals.output import printable
@@ -47,7 +48,12 @@ def parser() -> argparse.ArgumentParser:
         "--part", action="store_true", help="also where only a part of the ranks lives here: the others go on as before"
     )
     described.add_argument("--state-dir", metavar="FOLDER", help="that of the run's supervisor, if it was given one")
-    described.add_argument("--node", metavar="URL", help="give it through the exporter there: https://host:20910")
+    described.add_argument(
+        "--node",
+        action="append",
+        metavar="URL",
+        help="give it through the exporter there: https://host:20910; one for each node that has ranks of the run",
+    )
     described.add_argument("--token-file", metavar="FILE", help="the token that the exporter of that node wants")
     described.add_argument("--ca-file", metavar="FILE", help="who signed the certificate of that node")
     described.add_argument("--json", action="store_true", help="print JSON")
@@ -142,8 +148,9 @@ def _give_here(options: argparse.Namespace, environ: dict[str, str]) -> Done | N
 
 
 def _give_elsewhere(options: argparse.Namespace) -> Done:
-    node = Node(options.node, options.token_file, options.ca_file)
-    return node.give(options.run, options.order, _values(options), part=options.part)
+    nodes = [Node(url, options.token_file, options.ca_file) for url in options.node]
+    giver = nodes[0] if len(nodes) == 1 else Several(nodes)
+    return giver.give(options.run, options.order, _values(options), part=options.part)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -12,14 +12,17 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from trainvitals.orders import Order
 from trainvitals.steer import token
-from trainvitals.steer.giving import Done, NotDoneError
+from trainvitals.steer.giving import Done, LateError, Look, NotDoneError
 from trainvitals.steer.ranks import Answer
 from trainvitals.steer.steering import PATH
+
+T = TypeVar("T")
 
 #: A little longer than the exporter waits for its ranks.
 ANSWER_SECONDS = 620.0
@@ -60,16 +63,44 @@ class Node:
             handlers.append(urllib.request.HTTPSHandler(context=_context(ca_file)))
         self._opener = urllib.request.build_opener(*handlers)
 
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._url
+
     def give(self, run: str, what: str, values: dict[str, Any], *, part: bool = False) -> Done:
         """Give an order and return what the ranks said.  Raises NotDoneError."""
-        body = json.dumps({"run": run, "order": what, "values": values, "part": part}).encode()
+        return self._ask({"run": run, "order": what, "values": values, "part": part}, _done)
+
+    def look(self, run: str) -> Look:
+        """Return where the ranks of a run are.  Raises NotDoneError."""
+        return self._ask({"run": run, "order": "pause", "phase": "look"}, _look)
+
+    def prepare(self, run: str, what: str, values: dict[str, Any], at: int) -> int:
+        """Put an order up for a step, undecided; return its number there.  Raises NotDoneError, also LateError."""
+        asked = {"run": run, "order": what, "values": values, "phase": "prepare", "at": at}
+        return self._ask(asked, lambda document: int(document["number"]))
+
+    def settle(self, run: str, what: str, values: dict[str, Any], number: int, before: int | None) -> Done:
+        """Decide for it, unless the ranks are at the step ``before``.  Raises NotDoneError, also LateError."""
+        asked = {"run": run, "order": what, "values": values, "phase": "do", "number": number, "before": before}
+        return self._ask(asked, _done)
+
+    def leave(self, run: str, what: str, values: dict[str, Any], number: int) -> None:
+        """Decide against it.  Raises NotDoneError."""
+        asked = {"run": run, "order": what, "values": values, "phase": "leave", "number": number}
+        self._ask(asked, lambda document: document["number"])
+
+    def _ask(self, asked: dict[str, Any], read: Callable[[Any], T]) -> T:
+        body = json.dumps(asked).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + PATH, body, headers)  # noqa: S310  The scheme was looked at.
         try:
             with self._opener.open(request, timeout=ANSWER_SECONDS) as answer:
-                return _done(json.loads(answer.read(_LONGEST)))
+                return read(json.loads(answer.read(_LONGEST)))
         except urllib.error.HTTPError as error:
-            raise NotDoneError(f"{self._url}: {_reason(error)}") from None
+            why, is_late = _reason(error)
+            raise (LateError if is_late else NotDoneError)(f"{self._url}: {why}") from None
         except urllib.error.URLError as error:
             raise NotDoneError(f"{self._url} cannot be reached: {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
@@ -92,13 +123,24 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
         raise NotDoneError(f"--ca-file: {ca_file}: {error.strerror or error}") from None
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
-    """Return why an order was refused: what the exporter says, or the status of whoever answered."""
+def _reason(error: urllib.error.HTTPError) -> tuple[str, bool]:
+    """Return why an order was refused, as the exporter says or by the status of the answer; and whether it was late."""
     try:
-        return str(json.loads(error.read(_LONGEST))["error"])
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError):
+        document = json.loads(error.read(_LONGEST))
+        return str(document["error"]), document.get("late") is True
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         off = ": its exporter takes no orders (orders.token_file)" if error.code == 404 else ""
-        return f"answered {error.code} {error.reason}{off}"
+        return f"answered {error.code} {error.reason}{off}", False
+
+
+def _look(document: Any) -> Look:
+    return Look(
+        step=int(document["step"]),
+        pace=float(document["pace"]),
+        is_paused=bool(document["is_paused"]),
+        ranks=tuple(int(rank) for rank in document["ranks"]),
+        world_size=int(document["world_size"]),
+    )
 
 
 def _done(document: Any) -> Done:

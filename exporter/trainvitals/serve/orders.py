@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from trainvitals.orders import in_words
 from trainvitals.output import printable
 from trainvitals.steer import token
-from trainvitals.steer.giving import Done, NoRunError, NotDoneError
+from trainvitals.steer.giving import Done, Giver, LateError, NoRunError, NotDoneError
 from trainvitals.steer.steering import WHAT, Steering
 from trainvitals.steer.token import TokenError
 
@@ -35,15 +35,23 @@ AT_ONCE = 8
 #: A rank that saves itself takes its time: so long, in seconds, the connection is kept for an answer.
 ANSWER_SECONDS = 600.0
 _LARGEST = 2**63
-_KEYS = {"run", "order", "values", "part"}
+_LARGEST_STEP = 2**53
+_KEYS = {"run", "order", "values", "part", "phase", "at", "number", "before"}
+#: Parts of an order to ranks on several nodes, each with the whole numbers that it needs.
+_PHASES: dict[str, tuple[str, ...]] = {"look": (), "prepare": ("at",), "do": ("number",), "leave": ("number",)}
+
+
+_PAST = {"prepare": "prepared", "leave": "left"}
+#: What became of an order, or what a part of one has for an answer.
+_Answer = Done | dict[str, Any]
 
 
 class RefusedError(Exception):
-    """A request that is not obeyed: the status of the answer, and why, in one line."""
+    """A request that is not obeyed: the status of the answer, and why, in one line; ``late``: a later step may do."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, *, late: bool = False) -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.late = status, late
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,11 @@ class Wanted:
     what: str
     values: dict[str, Any]
     part: bool
+    #: Of an order to several nodes; None for a whole order.
+    phase: str | None = None
+    at: int = 0
+    number: int = 0
+    before: int | None = None
 
 
 class Orders:
@@ -76,12 +89,17 @@ class Orders:
         except RefusedError as error:
             log.warning("order refused (%d), %s: %s%s", error.status, by, _told(wanted), _line(str(error)))
             headers = {"WWW-Authenticate": 'Bearer realm="trainvitals"'} if error.status == 401 else {}
-            return JSONResponse({"error": _line(str(error))}, error.status, headers)
+            late = {"late": True} if error.late else {}
+            return JSONResponse({"error": _line(str(error)), **late}, error.status, headers)
         except ClientDisconnect:
             log.warning("order refused, %s: it went away in the middle", by)
             return Response(status_code=400)
-        log.info("order obeyed, %s: %sbehind step %d", by, _told(wanted), done.order.at)
-        return JSONResponse(_document(done))
+        if isinstance(done, Done):
+            log.info("order obeyed, %s: %sbehind step %d", by, _told(wanted), done.order.at)
+            return JSONResponse(_document(done))
+        if wanted.phase != "look":
+            log.info("order %s, %s: %s", _PAST[wanted.phase or ""], by, _told(wanted).rstrip(": "))
+        return JSONResponse(done)
 
     def close(self) -> None:
         """Let the threads end; they do as soon as nobody waits for ranks any more."""
@@ -99,7 +117,7 @@ class Orders:
         if scheme.lower() != "bearer" or not token.same(known, shown.strip()):
             raise RefusedError(401, "expected the header Authorization: Bearer TOKEN with the right token")
 
-    async def _give(self, wanted: Wanted, by: str, more_time: Callable[[float], None] | None) -> Done:
+    async def _give(self, wanted: Wanted, by: str, more_time: Callable[[float], None] | None) -> _Answer:
         if self._under_way >= AT_ONCE:
             raise RefusedError(503, f"{AT_ONCE} orders are under way: try again later")
         if more_time is not None:
@@ -110,21 +128,38 @@ class Orders:
         work.add_done_callback(self._end)
         return await asyncio.shield(work)
 
-    def _end(self, work: asyncio.Future[Done]) -> None:
+    def _end(self, work: asyncio.Future[_Answer]) -> None:
         self._under_way -= 1
         if not work.cancelled():
             work.exception()  # Looked at, also where nobody waits for it any more.
 
-    def _obeyed(self, wanted: Wanted, by: str) -> Done:
+    def _obeyed(self, wanted: Wanted, by: str) -> _Answer:
         try:
-            return self._steering.give(wanted.run, wanted.what, wanted.values, by=by, part=wanted.part)
+            if wanted.phase is None:
+                return self._steering.give(wanted.run, wanted.what, wanted.values, by=by, part=wanted.part)
+            with self._steering.giver(wanted.run, by=by, part=True) as giver:
+                return _phase(giver, wanted)
         except NoRunError as error:
             raise RefusedError(404, str(error)) from None
+        except LateError as error:
+            raise RefusedError(409, str(error), late=True) from None
         except NotDoneError as error:
             raise RefusedError(409, str(error)) from None
         except Exception as error:
             log.exception("an order could not be given")
             raise RefusedError(500, f"the order could not be given: {type(error).__name__}") from None
+
+
+def _phase(giver: Giver, wanted: Wanted) -> _Answer:
+    """Do a part of an order to several nodes."""
+    if wanted.phase == "look":
+        return asdict(giver.look())
+    if wanted.phase == "prepare":
+        return {"number": giver.prepare(wanted.what, wanted.values, wanted.at).number}
+    if wanted.phase == "do":
+        return giver.settle(wanted.number, wanted.before)
+    giver.leave(wanted.number)
+    return {"number": wanted.number}
 
 
 def is_loopback(peer: str) -> bool:
@@ -156,7 +191,7 @@ def parse(body: bytes) -> Wanted:
     if not isinstance(document, dict) or not document.keys() <= _KEYS:
         raise RefusedError(422, f"expected an object with the keys {', '.join(sorted(_KEYS))}")
     run, what, values = document.get("run"), document.get("order"), document.get("values", {})
-    part = document.get("part", False)
+    part, phase = document.get("part", False), document.get("phase")
     if not isinstance(run, str) or not 0 < len(run) <= 256:
         raise RefusedError(422, "run: expected the name of a run")
     if what not in WHAT:
@@ -164,7 +199,21 @@ def parse(body: bytes) -> Wanted:
     if not isinstance(part, bool):
         raise RefusedError(422, "part: expected true or false")
     _check_values(what, values)
-    return Wanted(run, what, values, part)
+    return Wanted(run, what, values, part, **_check_phase(phase, document))
+
+
+def _check_phase(phase: object, document: dict[str, Any]) -> dict[str, Any]:
+    """Return what a part of an order to several nodes needs."""
+    if phase is None:
+        return {}
+    if not isinstance(phase, str) or phase not in _PHASES:
+        raise RefusedError(422, f"phase: expected one of {', '.join(_PHASES)}")
+    names = [*_PHASES[phase], *(["before"] if document.get("before") is not None else [])]
+    numbers = {name: document.get(name) for name in names}
+    for name, number in numbers.items():
+        if type(number) is not int or not 0 <= number < _LARGEST_STEP:
+            raise RefusedError(422, f"{name}: expected a whole number")
+    return {"phase": phase, **numbers}
 
 
 def _check_values(what: str, values: Any) -> None:

@@ -5,6 +5,9 @@
 3. When all have, it is decided: do it.  A rank that gets there before decides against it, for all: then it is given
    again for a later step.
 4. Each rank says that it is done.
+
+Where a run has ranks on several nodes, these are three calls to each (look, prepare, settle), and whoever makes them
+chooses one step for all: :mod:`trainvitals.ctl.several`.
 """
 
 from __future__ import annotations
@@ -37,12 +40,27 @@ class NoRunError(NotDoneError):
     """Nobody is there who could obey."""
 
 
+class LateError(NotDoneError):
+    """No rank has obeyed, for the step of the order came too soon; a later one may do."""
+
+
 @dataclass(frozen=True)
 class Done:
     """What became of an order: its number, its step, and the answer of each rank."""
 
     order: Order
     answers: dict[int, Answer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where the ranks of a node are: the newest step, the longest of the last steps in seconds, and who they are."""
+
+    step: int
+    pace: float
+    is_paused: bool
+    ranks: tuple[int, ...]
+    world_size: int
 
 
 class Giver:
@@ -98,16 +116,77 @@ class Giver:
                 return done
         raise NotDoneError(f"{self._run} was too quick {ATTEMPTS} times: no rank has obeyed")
 
+    def look(self) -> Look:
+        """Return where the ranks are.  Raises NotDoneError."""
+        try:
+            return Look(
+                step=max(rank.step for rank in self._ranks),
+                pace=max(rank.seconds_per_step() for rank in self._ranks),
+                is_paused=all(rank.phase == "paused" for rank in self._ranks),
+                ranks=tuple(rank.rank for rank in self._ranks),
+                world_size=max(rank.world_size for rank in self._ranks),
+            )
+        except (OSError, rankfile.RankFileError) as error:
+            raise NotDoneError(f"the ranks cannot be read: {error}") from None
+
+    def prepare(self, what: str, values: dict[str, Any], at: int) -> Order:
+        """Put up an order for a step and let all ranks see it, without a decision.
+
+        Raises NotDoneError, and LateError where the step came before all had seen it; then it is decided against.
+        """
+        for one in self._ranks:
+            one.skip()
+        order, against = self._put_up(what, values, at)
+        if not against:
+            return order
+        with contextlib.suppress(OSError):
+            self._mail.decide(order.number, "leave")
+        self._complain(against)
+        raise LateError(f"step {at} came before all ranks here had seen the order")
+
+    def settle(self, number: int, before: int | None) -> Done:
+        """Decide for an order that was prepared, and see it obeyed; against it from the step ``before`` on.
+
+        Raises NotDoneError, and LateError where no rank here has obeyed, for it was too late.
+        """
+        try:
+            order = self._mail.read(number)
+            is_early = before is None or max(rank.step for rank in self._ranks) < before
+            self.is_under_way = self._mail.decide(number, "do" if is_early else "leave") == "do"
+        except (OSError, OrderError, rankfile.RankFileError) as error:
+            raise NotDoneError(f"the order cannot be decided: {error}") from None
+        if not self.is_under_way:
+            raise LateError(f"step {order.at} came before the decision")
+        return self._end(order)
+
+    def leave(self, number: int) -> None:
+        """Decide against an order that was prepared, unless it is decided."""
+        with contextlib.suppress(OSError):
+            self._mail.decide(number, "leave")
+
     def _try(self, what: str, values: dict[str, Any], times: int) -> Done | None:
         for one in self._ranks:
             one.skip()
         try:
             at = self._step(times)
-            order = Order(
-                number=0, run=self._run, what=what, at=at, values=values, by=self._by, time=round(time.time(), 3)
-            )
+        except (OSError, rankfile.RankFileError) as error:
+            raise NotDoneError(f"the order cannot be given: {error}") from None
+        order, against = self._put_up(what, values, at)
+        try:
+            self.is_under_way = self._mail.decide(order.number, "leave" if against else "do") == "do"
+        except OSError as error:
+            raise NotDoneError(f"the order cannot be decided: {error}") from None
+        if self.is_under_way:
+            return self._end(order)
+        self._complain(against)
+        return None
+
+    def _put_up(self, what: str, values: dict[str, Any], at: int) -> tuple[Order, dict[int, Answer | None]]:
+        """Put up an order and hear all ranks; return it with those that have not just seen it, and what they say."""
+        order = Order(number=0, run=self._run, what=what, at=at, values=values, by=self._by, time=round(time.time(), 3))
+        try:
             order = self._mail.give(order)
-        except (OSError, OrderError, rankfile.RankFileError) as error:
+        except (OSError, OrderError) as error:
             raise NotDoneError(f"the order cannot be given: {error}") from None
         try:
             # One that has left it already has seen it.
@@ -116,13 +195,10 @@ class Giver:
             with contextlib.suppress(OSError):
                 self._mail.decide(order.number, "leave")  # Ranks that are paused would wait for it.
             raise
-        against = {rank: answer for rank, answer in heard.items() if answer is None or answer.state != "seen"}
-        try:
-            self.is_under_way = self._mail.decide(order.number, "leave" if against else "do") == "do"
-        except OSError as error:
-            raise NotDoneError(f"the order cannot be decided: {error}") from None
-        if self.is_under_way:
-            return self._end(order)
+        return order, {rank: answer for rank, answer in heard.items() if answer is None or answer.state != "seen"}
+
+    def _complain(self, against: dict[int, Answer | None]) -> None:
+        """Raise NotDoneError where a rank said no, or nothing; one that was late is no reason."""
         for rank, answer in against.items():
             if answer is None:
                 raise NotDoneError(
@@ -130,7 +206,6 @@ class Giver:
                 )
             if answer.state == "refused":
                 raise NotDoneError(f"rank {rank}: {answer.text}")
-        return None
 
     def _step(self, times: int) -> int:
         """Return the step that the order is for; ``times`` as much time is left as at first.

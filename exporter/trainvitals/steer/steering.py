@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainvitals.steer.giving import Done, Giver, NoRunError, NotDoneError
@@ -44,6 +44,12 @@ class Steering:
 
         ``part``: also where only a part of the ranks lives here.  Raises NoRunError and NotDoneError.
         """
+        with self.giver(run, by=by, part=part) as giver:
+            return giver.give(what, values)
+
+    @contextlib.contextmanager
+    def giver(self, run: str, *, by: str, part: bool) -> Iterator[Giver]:
+        """Give who gives orders to the ranks of a run here.  Raises as :meth:`give` does."""
         folders = sorted({folder for pattern in self._folders for folder in glob.glob(pattern)})
         found = {folder: ranks for folder in folders if (ranks := live(folder, run))}
         if not found:
@@ -53,9 +59,8 @@ class Steering:
         ((folder, ranks),) = found.items()
         told = own(ranks)
         check_whole(told, part=part)
-        giver = Giver(folder, run, told, patience=self._patience, wait=self._wait, by=by)
-        with contextlib.closing(giver):
-            return giver.give(what, values)
+        with contextlib.closing(Giver(folder, run, told, patience=self._patience, wait=self._wait, by=by)) as giver:
+            yield giver
 
     def close(self) -> None:
         """Wait for no rank any more."""
