@@ -7,6 +7,9 @@ import random
 import pytest
 from tests.collect.test_keeper import Node, Trainer
 
+from trainvitals.collect.odd_steps import OddSteps
+from trainvitals.detect.recurring import Odd
+
 FINDING = "trainvitals_finding_info"
 
 
@@ -86,6 +89,24 @@ def test_one_run_that_is_there_twice_is_no_second_witness(node):
         Trainer(node, run, run=run).steps(losses(7, (300, 450)))
 
     assert found(node.scrape(), "one") is None
+
+
+def test_among_many_runs_a_single_step_is_chance():
+    """Of 64 unrelated runs with 4 outliers in 2,000 steps, hardly any is told; one that shares three steps is."""
+    lucky = random.Random(5)
+
+    def run(steps):
+        return Odd({step: (lucky.random(), 2.0) for step in steps}, 2000)
+
+    def told(runs):
+        odd = OddSteps()
+        odd._runs = dict(enumerate(runs))
+        return sum(odd._compare(name, own) is not None for name, own in odd._runs.items())
+
+    unrelated = [run(lucky.sample(range(2000), 4)) for _ in range(64)]
+    assert told(unrelated) <= 2
+    related = [*unrelated[:62], run((100, 700, 1500, 1900)), run((100, 700, 1500, 1950))]
+    assert told(related) >= 2
 
 
 def test_few_runs_are_remembered(node, monkeypatch):

@@ -43,7 +43,8 @@ class OddSteps:
 
     def _compare(self, run: str, own: Odd) -> tuple[list[int], str] | None:
         """Return the steps that are odd in another run too, and which run that is: the one that shares the most."""
-        pairs = [(recurring.shared(own, other), name) for name, other in self._runs.items() if name != run]
+        others = len(self._runs) - 1
+        pairs = [(recurring.shared(own, other, others), name) for name, other in self._runs.items() if name != run]
         steps, name = max(pairs, key=lambda pair: len(pair[0]), default=([], ""))
         return (steps, name) if steps else None
 

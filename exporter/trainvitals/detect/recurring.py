@@ -237,16 +237,26 @@ class RecurringOutlier:
         )
 
 
-def shared(mine: Odd, theirs: Odd) -> list[int]:
+def shared(mine: Odd, theirs: Odd, others: int = 1) -> list[int]:
     """Return the steps that are odd in two runs, in order; none where they may be by chance, or are one run told twice.
 
-    By chance, so many steps coincide as both have outliers, over the steps that the shorter one has.
+    By chance, as many steps coincide as both have outliers, over the steps that the shorter one has, with the spread of
+    Poisson; and each of the ``others`` that a run is compared with is a chance more (Bonferroni).
     """
     steps = sorted(
         step for step in mine.steps.keys() & theirs.steps.keys() if not is_same(mine.steps[step], theirs.steps[step])
     )
-    by_chance = len(mine.steps) * len(theirs.steps) / max(1, min(mine.points, theirs.points))
-    return steps if by_chance <= CHANCE * len(steps) else []
+    expected = len(mine.steps) * len(theirs.steps) / max(1, min(mine.points, theirs.points))
+    return steps if steps and others * _tail(len(steps), expected) <= CHANCE else []
+
+
+def _tail(count: int, expected: float) -> float:
+    """Return the probability of so many or more where so many are expected (Poisson)."""
+    term = below = math.exp(-expected)
+    for number in range(1, count):
+        term *= expected / number
+        below += term
+    return max(0.0, 1.0 - below)
 
 
 def in_words(steps: Sequence[int], run: str) -> str:

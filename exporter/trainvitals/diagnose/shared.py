@@ -26,7 +26,7 @@ def mark(cases: Sequence[Case], rows: Sequence[Sequence[Signal]]) -> list[list[S
     for (one, mine), (other, theirs) in combinations(enumerate(outliers), 2):
         if mine is None or theirs is None:
             continue
-        for step in recurring.shared(mine, theirs):
+        for step in recurring.shared(mine, theirs, len(outliers) - 1):
             shared[one].setdefault(step, cases[other].name)
             shared[other].setdefault(step, cases[one].name)
     return [
