@@ -2,9 +2,10 @@
 
 from trainvitals.cli import app
 from trainvitals.collect import data
-from trainvitals.detect import nonfinite
+from trainvitals.detect.nonfinite import NonfiniteLoss, NonfiniteSettings
 
-data.HOLD = nonfinite.HOLD_SECONDS = 5.0
+data.HOLD = 5.0
+NonfiniteLoss.__init__.__defaults__ = (NonfiniteSettings(hold_seconds=5.0),)
 
 if __name__ == "__main__":
     app()

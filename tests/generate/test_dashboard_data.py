@@ -43,7 +43,7 @@ class Prometheus:
         self._run("promtool", "tsdb", "create-blocks-from", "openmetrics", "demo.txt", "data")
         for name, text in rule_files().items():
             # Nobody waits here.
-            (folder / name).write_text(re.sub(r"\n *for: \w+", "", text))
+            (folder / name).write_text(re.sub(r"\n *for: \w+", "", text).replace("interval: 1m", "interval: 1s"))
         itself = {"job_name": "prometheus", "static_configs": [{"targets": [self._address]}]}
         settings = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
