@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -292,6 +293,47 @@ def test_what_the_supervisor_found_comes_first(tmp_path, monkeypatch):
     assert made.newest().step == 10
     monkeypatch.setenv("TRAINVITALS_RESUME_FROM", "/elsewhere")
     assert made.newest().step == 20
+
+
+@pytest.mark.parametrize("moment", [1, 2, 3])
+def test_a_kill_while_a_step_is_saved_again_leaves_a_whole_checkpoint(tmp_path, moment):
+    """With one that is kept: killed at each change of a name, there is the old one or the new one."""
+    made = Checkpoints(tmp_path, keep=1)
+    save(made, 10, content="old")
+    script = f"""
+        import os, trainvitals
+        real, count = os.rename, 0
+
+        def rename(*names):
+            global count
+            count += 1
+            if count == {moment}:
+                os._exit(9)
+            real(*names)
+
+        made = trainvitals.checkpoints({str(tmp_path)!r}, keep=1, rank=0)
+        os.rename = rename
+        with made.saving(10) as folder, open(folder + "/model", "w") as file:
+            file.write("new")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+
+    assert done.returncode == (9 if moment == 1 else 0)
+    found = Checkpoints(tmp_path, keep=1).newest()
+    assert found is not None
+    assert found.step == 10
+    assert (Path(found.path) / "model").read_text() == "new"
+
+
+def test_where_names_cannot_be_exchanged_the_old_one_goes_first(tmp_path, monkeypatch):
+    """On NFS: then a kill between leaves none, and nothing else does."""
+    monkeypatch.setattr("trainvitals.probe.checkpoints._exchange", lambda *_: False)
+    made = Checkpoints(tmp_path, keep=1)
+    save(made, 10, content="old")
+    save(made, 10, content="new")
+
+    assert (Path(made.newest().path) / "model").read_text() == "new 10"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-10"]
 
 
 def test_what_was_saved_in_the_attempt_comes_before_what_began_it(tmp_path, monkeypatch):

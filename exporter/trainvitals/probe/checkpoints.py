@@ -152,9 +152,13 @@ class Checkpoints:
         )
         manifest.write(partial, saved, whole=self._whole)
         shutil.rmtree(f"{final}{_GOING}", ignore_errors=True)
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(final, f"{final}{_GOING}")  # The run went back, and has come by this step again.
-        os.rename(partial, final)
+        # Where the run went back and has come by this step again, there is one already: at no moment there is none.
+        if _exchange(partial, final):
+            os.rename(partial, f"{final}{_GOING}")
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(final, f"{final}{_GOING}")
+            os.rename(partial, final)
         manifest.flush(self.folder)
 
     def _now(self) -> float:
@@ -227,12 +231,29 @@ class Checkpoints:
             return []
 
 
+#: From <fcntl.h> and <linux/fs.h>.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
 #: What a training calls: ``trainvitals.checkpoints(folder, every_steps=500)``.
 checkpoints = Checkpoints
 
 
 def _step_of(path: str) -> int:
     return int(os.path.basename(path).removeprefix("step-"))
+
+
+def _exchange(one: str, other: str) -> bool:
+    """Let two folders change their names at once; return False where one is missing, or the file system cannot (NFS)."""
+    if not os.path.lexists(other):
+        return False
+    import ctypes  # noqa: PLC0415  Seldom needed, and a trainer shall load little.
+
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError):  # Another C library than glibc 2.28 and newer.
+        return False
+    changed: int = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
+    return changed == 0
 
 
 def _time(readable: Mapping[str, float], path: str) -> float:
