@@ -243,7 +243,7 @@ def _step_of(path: str) -> int:
 
 
 def _exchange(one: str, other: str) -> bool:
-    """Let two folders change their names at once; return False where one is missing, or the file system cannot (NFS)."""
+    """Let two folders change names at once; return False where one is missing, or the file system cannot (NFS)."""
     if not os.path.lexists(other):
         return False
     import ctypes  # noqa: PLC0415  Seldom needed, and a trainer shall load little.
