@@ -194,6 +194,16 @@ def test_values_that_have_no_sum_are_kept(path, writer, values):
     assert invalid == 0
 
 
+@pytest.mark.parametrize(("count", "step"), [(0, -2), (2, -4)])
+def test_a_slot_that_is_cleared_and_not_yet_filled_is_no_record(path, writer, count, step):
+    """The words that are there may add up to 0, which is what stands where the check will be."""
+    write(writer, 1)
+    patch(path, 17408 + 2 * 176, struct.pack("<QQq", 2, count, step))
+
+    assert read(path) == ([rankfile.Record(1, 1, 10, 1.0, {0: 1.0})], 0)
+    assert read(path, after=1) == ([], 0)
+
+
 def state_while_waiting(path, since, *, phase=2):
     """Return the state of a file that was in a phase since 10.0, and in a wait since ``since``."""
     writer = rankfile.Writer(path, dict(IDENTITY))
