@@ -246,11 +246,11 @@ def _exchange(one: str, other: str) -> bool:
     """Let two folders change names at once; return False where one is missing, or the file system cannot (NFS)."""
     if not os.path.lexists(other):
         return False
-    import ctypes  # noqa: PLC0415  Seldom needed, and a trainer shall load little.
-
     try:
+        import ctypes  # noqa: PLC0415  Seldom needed, and a trainer shall load little.
+
         rename = ctypes.CDLL(None).renameat2
-    except (OSError, AttributeError):  # Another C library than glibc 2.28 and newer.
+    except (ImportError, OSError, AttributeError):  # Another C library than glibc 2.28 and newer, or none to call.
         return False
     changed: int = rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
     return changed == 0
