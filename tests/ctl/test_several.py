@@ -258,10 +258,23 @@ def test_a_node_that_is_lost_between_is_told_with_what_the_others_did():
     lost = NotDoneError("b has not answered; the order may have been obeyed: timed out")
     nodes = [FakeNode("a", (0, 1), settled=done(106, 0, 1)), FakeNode("b", (2, 3), settled=lost)]
 
-    with pytest.raises(
-        NotDoneError, match=r"^obeyed behind step 106 on a; not known of the others: b has not answered"
-    ):
+    with pytest.raises(NotDoneError, match=r"^obeyed behind step 106 on a; not known: b has not answered"):
         Several(nodes).give("wide", "set", {"lr": 0.5})
+
+
+def test_a_node_that_decides_too_late_is_told_as_one_that_has_not_obeyed():
+    """It says so itself; of another that is lost, nothing is known."""
+    nodes = [
+        FakeNode("a", (0, 1), settled=done(106, 0, 1)),
+        FakeNode("b", (2,), settled=LateError("b: step 106 came before the decision")),
+        FakeNode("c", (3,), settled=NotDoneError("c has not answered")),
+    ]
+
+    with pytest.raises(NotDoneError) as told:
+        Several(nodes).give("wide", "set", {"lr": 0.5})
+    assert str(told.value) == (
+        "obeyed behind step 106 on a; not obeyed: b: step 106 came before the decision; not known: c has not answered"
+    )
 
 
 def test_where_all_were_too_late_it_is_tried_again():

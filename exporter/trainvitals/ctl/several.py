@@ -6,8 +6,8 @@ The exporters of the nodes do not know of each other; who gives the order asks e
 2. prepare: put the order up for that step.  Each rank says that it has seen it, and nothing is decided.
 3. do: decide for it, if your ranks are far enough from the step still.  Where one node could not prepare, all leave it.
 
-What is left: a node that cannot be reached between 2 and 3, for longer than a third of the time that is left to the
-order.  Its ranks come to the step without a decision and do not obey; the others do.  That is told, with the nodes.
+What is left: a node that hears of the decision too late, by a lost or slow answer.  Its ranks come to the step without
+a decision and do not obey; the others do.  That is told, with the nodes, unless the command itself is killed meanwhile.
 """
 
 from __future__ import annotations
@@ -120,8 +120,10 @@ class _Attempt:
         if not done and all(isinstance(answer, LateError) for answer in failed):
             return None
         obeyed = [node.url for node, answer in zip(self._nodes, settled, strict=True) if isinstance(answer, Done)]
-        where = f"obeyed behind step {at} on {', '.join(obeyed)}" if obeyed else "nobody is known to have obeyed"
-        raise NotDoneError(f"{where}; not known of the others: {'; '.join(map(str, failed))}")
+        told = [f"obeyed behind step {at} on {', '.join(obeyed)}" if obeyed else "nobody is known to have obeyed"]
+        told += [f"not obeyed: {error}" for error in failed if isinstance(error, LateError)]
+        told += [f"not known: {error}" for error in failed if not isinstance(error, LateError)]
+        raise NotDoneError("; ".join(told))
 
 
 def _steps(looks: Sequence[Look], times: int) -> tuple[int, int | None]:
